@@ -1,0 +1,15 @@
+# Everything the project takes from the distribution; Debian 12 is the floor.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(LIBBPF REQUIRED IMPORTED_TARGET libbpf>=1.1)
+pkg_check_modules(LIBSYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
+pkg_check_modules(LIBDEFLATE REQUIRED IMPORTED_TARGET libdeflate)
+pkg_check_modules(LIBZSTD REQUIRED IMPORTED_TARGET libzstd)
+find_package(Catch2 REQUIRED)  # 2.13 on Debian 12, 3.x on Debian 13.
+find_program(CLANG NAMES clang clang-14 clang-19 REQUIRED)
+find_program(LLVM_STRIP NAMES llvm-strip llvm-strip-14 llvm-strip-19 REQUIRED)
+find_program(BPFTOOL NAMES bpftool PATHS /usr/sbin /sbin REQUIRED)

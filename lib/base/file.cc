@@ -1,0 +1,57 @@
+#include "lib/base/file.h"
+
+#include <fcntl.h>
+
+namespace aitrace {
+namespace {
+
+constexpr size_t kReadChunkBytes = 64 * 1024;
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags, unsigned mode) {
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  return UniqueFd(fd);
+}
+
+absl::StatusOr<std::string> ReadAll(int fd, size_t max_bytes) {
+  std::string bytes;
+  while (true) {
+    size_t used = bytes.size();
+    bytes.resize(used + kReadChunkBytes);
+    ssize_t got = read(fd, bytes.data() + used, kReadChunkBytes);
+    if (got < 0 && errno == EINTR) got = 0;
+    else if (got < 0) return ErrnoStatus(errno, "read");
+    else if (got == 0) {
+      bytes.resize(used);
+      return bytes;
+    }
+    bytes.resize(used + static_cast<size_t>(got));
+    if (bytes.size() > max_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("larger than ", max_bytes, " bytes"));
+    }
+  }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDONLY));
+  absl::StatusOr<std::string> bytes = ReadAll(fd.get(), max_bytes);
+  if (!bytes.ok()) return Annotate(bytes.status(), path);
+  return bytes;
+}
+
+absl::Status WriteAll(int fd, absl::Span<const char> bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "write");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace aitrace
