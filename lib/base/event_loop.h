@@ -45,7 +45,8 @@ class EventLoop {
   void Exit(int code);
 
   // `on_event` gets the EPOLL* bits. `fd` is not owned.
-  absl::StatusOr<EventSource> AddIo(int fd, uint32_t events, std::function<void(uint32_t)> on_event);
+  absl::StatusOr<EventSource> AddIo(int fd, uint32_t events,
+                                    std::function<void(uint32_t)> on_event);
   // Changes what an Io source waits for.
   absl::Status SetEvents(const EventSource& source, uint32_t events);
   // Fires every `period_ms`, first after one period; missed periods are skipped.

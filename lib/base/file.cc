@@ -24,8 +24,10 @@ absl::StatusOr<std::string> ReadAll(int fd, size_t max_bytes) {
     size_t used = bytes.size();
     bytes.resize(used + kReadChunkBytes);
     ssize_t got = read(fd, bytes.data() + used, kReadChunkBytes);
-    if (got < 0 && errno == EINTR) got = 0;
-    else if (got < 0) return ErrnoStatus(errno, "read");
+    if (got < 0 && errno == EINTR)
+      got = 0;
+    else if (got < 0)
+      return ErrnoStatus(errno, "read");
     else if (got == 0) {
       bytes.resize(used);
       return bytes;

@@ -38,9 +38,9 @@ struct RingRecord {
 };
 
 struct RingOptions {
-  std::string path;        // The configured file; its directory is made 0700 if missing.
+  std::string path;  // The configured file; its directory is made 0700 if missing.
   uint64_t size_bytes = 0;
-  std::string boot_id;     // 16 bytes; a ring of another boot is discarded.
+  std::string boot_id;  // 16 bytes; a ring of another boot is discarded.
 };
 
 // The writing end; one per ring.
