@@ -62,10 +62,23 @@ struct signal_struct {
   short oom_score_adj;
 };
 
+struct rq {
+  int cpu;
+};
+
+struct cfs_rq {
+  struct rq *rq;
+};
+
+struct sched_entity {
+  struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
   struct thread_info thread_info;
   unsigned int __state;  // Since 5.14.
   int prio;
+  struct sched_entity se;
   struct mm_struct *mm;
   int exit_state;
   int pid;
@@ -125,11 +138,6 @@ struct bio {
 
 struct bio___before_5_12 {
   struct gendisk *bi_disk;
-};
-
-// x86 kept the preemption count here from 6.2 to 6.14.
-struct pcpu_hot {
-  int preempt_count;
 };
 
 #pragma clang attribute pop

@@ -1,5 +1,5 @@
-// What the kernel half hands to user space; the one header that both sides
-// share. Changing anything here changes kRecordLayout.
+// What the kernel half hands to user space: the one header that both sides
+// share.
 //
 // Switches and wakings go through per-CPU slot rings in a mapped array, 16
 // bytes each, overwritten by design:
@@ -9,6 +9,7 @@
 //   body   switch: 21..0 next pid, 29..22 next prio, 45..30 prev's raw state,
 //                  46 preempted, 54..47 prev's exit state (of a dead thread)
 //          waking: 21..0 pid, 29..22 prio, 45..30 target CPU, 53..46 flags
+//          running: 21..0 pid, 29..22 prio; said once, at start, of each CPU
 //
 // A writer takes an index with an atomic add to `head`, stores `body`, then
 // `stamp`. A slot belongs to the reader's position when its lap does; one that
@@ -44,6 +45,7 @@ enum slot_type {
   SLOT_NONE = 0,
   SLOT_SWITCH = 1,
   SLOT_WAKING = 2,
+  SLOT_RUNNING = 3,
 };
 
 struct slot {
@@ -53,8 +55,9 @@ struct slot {
 
 // One CPU's element of the array map; `slots` continues to the element's end.
 struct slot_ring {
-  __u64 head;  // Slots ever taken.
-  __u64 unused[7];
+  __u64 head;                   // Slots ever taken.
+  __u64 preempt_count_address;  // The kernel's, of this CPU; 0: not known.
+  __u64 unused[6];
   struct slot slots[];
 };
 

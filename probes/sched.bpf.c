@@ -10,8 +10,10 @@ const volatile __u32 slot_mask = 0;   // Slots of a ring, a power of two, less o
 const volatile __u32 lap_shift = 0;   // log2 of the slots.
 const volatile bool switch_has_prev_state = false;  // 4th argument, since 5.18.
 
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot pcpu_hot __ksym __weak;
+// Where in a CPU's own memory its run queue and its preemption count are; 0
+// where the kernel's BTF does not say.
+const volatile __u64 runqueue_offset = 0;
+const volatile __u64 preempt_count_offset = 0;
 
 #define PREEMPT_HARDIRQ_MASK 0xf0000
 #define PREEMPT_SOFTIRQ_SERVING 0x100
@@ -76,19 +78,13 @@ static __always_inline __u64 switch_body(__u64 *ctx) {
   return body;
 }
 
-static __always_inline int preempt_count(void) {
-  if (&__preempt_count) {
-    return *(const int *)bpf_this_cpu_ptr(&__preempt_count);
-  }
-  if (&pcpu_hot) {
-    return ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-  }
-  return 0;
-}
-
 static __always_inline __u64 interrupt_flags(void) {
-  int count = preempt_count();
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct slot_ring *ring = bpf_map_lookup_elem(&slot_rings, &cpu);
+  int count = 0;
   __u64 flags = 0;
+  if (!ring || !ring->preempt_count_address) return 0;
+  bpf_probe_read_kernel(&count, sizeof(count), (const void *)ring->preempt_count_address);
   if (count & PREEMPT_HARDIRQ_MASK) flags |= WAKING_HARDIRQ;
   if (count & PREEMPT_SOFTIRQ_SERVING) flags |= WAKING_SOFTIRQ;
   return flags;
@@ -127,5 +123,43 @@ int event_sched_switch(__u64 *ctx) {
 SEC("?tp_btf/sched_waking")
 int event_sched_waking(__u64 *ctx) {
   send_slot(SLOT_WAKING, waking_body(ctx));
+  return 0;
+}
+
+// The rest is run by user space, once on each CPU, at the start.
+
+// A CPU's own variables lie at the same offsets from its base as its run
+// queue does, which the current thread leads to. (The symbol of the
+// preemption count is not one that every kernel exports.)
+static __always_inline void find_preempt_count(struct task_struct *task) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct slot_ring *ring = bpf_map_lookup_elem(&slot_rings, &cpu);
+  struct rq *rq = BPF_CORE_READ(task, se.cfs_rq, rq);
+  if (!ring || !rq || !runqueue_offset || !preempt_count_offset) return;
+  if (BPF_CORE_READ(rq, cpu) != cpu) return;
+  ring->preempt_count_address = (__u64)rq - runqueue_offset + preempt_count_offset;
+}
+
+// A thread that never switches, from before the start until after the end, is
+// known to be there all the same.
+static __always_inline __u64 running_body(struct task_struct *task) {
+  __u64 pid = BPF_CORE_READ(task, pid);
+  __u8 prio = BPF_CORE_READ(task, prio);
+  return (pid & SLOT_PID_MASK) | (__u64)prio << SLOT_PRIO_SHIFT;
+}
+
+SEC("raw_tp")
+int slot_running(void *ctx) {
+  struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+  find_preempt_count(task);
+  put_slot(SLOT_RUNNING, running_body(task));
+  return 0;
+}
+
+SEC("?raw_tp")
+int event_running(void *ctx) {
+  struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+  find_preempt_count(task);
+  send_slot(SLOT_RUNNING, running_body(task));
   return 0;
 }

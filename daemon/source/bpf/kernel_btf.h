@@ -2,6 +2,7 @@
 // many arguments each has. Signatures are looked up, never guessed by version.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,11 @@ class KernelBtf {
   // Arguments of raw tracepoint `name`; -1 when this kernel has no such one.
   int TracepointArguments(const std::string& name) const;
   bool HasTracepoint(const std::string& name) const { return TracepointArguments(name) >= 0; }
+
+  // Where variable `name` lies in every CPU's own memory; 0 if it is not there.
+  uint64_t PerCpuOffset(const std::string& name) const;
+  // That of x86's preemption count, which has lived in several places.
+  uint64_t PreemptCountOffset() const;
 
  private:
   struct Free {

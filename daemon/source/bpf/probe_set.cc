@@ -137,6 +137,7 @@ class AttachedProbes final : public ProbeSet {
     bpf_program* program = nullptr;
     bpf_object__for_each_program(program, skeleton->obj) {
       std::string section = bpf_program__section_name(program);
+      if (section.find('/') == std::string::npos) continue;  // Run by us, not attached.
       std::string tracepoint = section.substr(section.find('/') + 1);
       if (btf_.HasTracepoint(tracepoint)) continue;
       bpf_program__set_autoload(program, false);
@@ -183,6 +184,8 @@ class AttachedProbes final : public ProbeSet {
     sched->rodata->slot_mask = config_.sched_slots() - 1;
     sched->rodata->lap_shift = static_cast<uint32_t>(std::countr_zero(config_.sched_slots()));
     sched->rodata->switch_has_prev_state = btf_.TracepointArguments("sched_switch") >= 4;
+    sched->rodata->runqueue_offset = btf_.PerCpuOffset("runqueues");
+    sched->rodata->preempt_count_offset = btf_.PreemptCountOffset();
     bpf_map__set_value_size(sched->maps.slot_rings, static_cast<uint32_t>(SlotRingBytes()));
     bpf_map__set_max_entries(sched->maps.slot_rings, cpus_);
     return sched;
@@ -203,9 +206,20 @@ class AttachedProbes final : public ProbeSet {
       state.detail =
           absl::StrCat("slot rings cannot be had here, ring buffers are used: ", status.message());
     }
+    ReportRunning(status.ok() ? sched_->progs.slot_running : sched_->progs.event_running);
     objects_.emplace_back("sched", sched_->obj);
     sources_.push_back(std::move(state));
     return absl::OkStatus();
+  }
+
+  // One interrupt a CPU, once. A CPU that is offline has nothing to say.
+  void ReportRunning(bpf_program* program) {
+    for (uint32_t cpu = 0; cpu < cpus_; ++cpu) {
+      LIBBPF_OPTS(bpf_test_run_opts, options);
+      options.flags = BPF_F_TEST_RUN_ON_CPU;
+      options.cpu = cpu;
+      bpf_prog_test_run_opts(bpf_program__fd(program), &options);
+    }
   }
 
   absl::Status AttachSchedAsEvents() {
@@ -214,8 +228,10 @@ class AttachedProbes final : public ProbeSet {
     bpf_map__set_value_size(sched_->maps.slot_rings, sizeof(slot_ring) + 2 * sizeof(slot));
     bpf_program__set_autoload(sched_->progs.slot_sched_switch, false);
     bpf_program__set_autoload(sched_->progs.slot_sched_waking, false);
+    bpf_program__set_autoload(sched_->progs.slot_running, false);
     bpf_program__set_autoload(sched_->progs.event_sched_switch, true);
     bpf_program__set_autoload(sched_->progs.event_sched_waking, true);
+    bpf_program__set_autoload(sched_->progs.event_running, true);
     return Annotate(LoadAndAttach(sched_.get()), "sched");
   }
 
