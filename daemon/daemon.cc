@@ -13,8 +13,7 @@
 #include "daemon/service/instance_lock.h"
 #include "daemon/service/service_manager.h"
 #include "daemon/writer/writer_client.h"
-#include "lib/base/file.h"
-#include "lib/base/hex.h"
+#include "lib/base/boot_id.h"
 #include "lib/store/segment_ring.h"
 
 namespace aitrace {
@@ -24,12 +23,6 @@ constexpr uint64_t kTickMs = 1000;
 // The service manager kills after 10 s; a writer stuck in a frozen file system
 // is left behind well before that.
 constexpr uint64_t kFinishTimeoutMs = 3000;
-
-absl::StatusOr<std::string> BootId() {
-  constexpr size_t kMaxBytes = 64;
-  ASSIGN_OR_RETURN(std::string text, ReadFile("/proc/sys/kernel/random/boot_id", kMaxBytes));
-  return BytesFromHex(text);
-}
 
 Backend::Identity MakeIdentity(const LoadedConfig& config) {
   utsname names{};
@@ -71,7 +64,7 @@ class Daemon {
   }
 
   absl::Status StartRecording() {
-    ASSIGN_OR_RETURN(std::string boot_id, BootId());
+    ASSIGN_OR_RETURN(std::string boot_id, ReadBootId());
     RingOptions ring{.path = config_.config.ring().path(),
                      .size_bytes = uint64_t{config_.config.ring().size_mb()} << 20,
                      .boot_id = boot_id};
@@ -117,7 +110,7 @@ class Daemon {
     manager_.Status(backend_->Summary());
     // The watchdog hears of the drain, not only of this loop: it is fed when
     // a seal that was asked for has been done.
-    if (!manager_.IsWatchdogDue()) return;
+    if (!manager_.has_watchdog()) return;
     recorder_->Seal([this](uint64_t) { manager_.FeedWatchdog(); });
   }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "daemon/recorder/event_encoder.h"
+#include "daemon/source/proc/cmdline_reader.h"
 
 namespace aitrace {
 namespace {
@@ -19,11 +20,6 @@ bool ChangesNames(uint16_t type) {
 template <typename Event>
 const Event& As(const event_header& header) {
   return *reinterpret_cast<const Event*>(&header);
-}
-
-void ApplyPrivacy(Privacy::Cmdline privacy, std::vector<std::string>& cmdline) {
-  if (privacy == Privacy::NONE) cmdline.clear();
-  if (privacy == Privacy::ARGV0 && cmdline.size() > 1) cmdline.resize(1);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ namespace aitrace {
 
 inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
 inline constexpr uint64_t kNsPerMs = 1'000'000;
+inline constexpr uint64_t kNsPerUs = 1'000;
 
 // One reading of all clocks, in ns, taken within a few hundred ns.
 struct ClockReading {

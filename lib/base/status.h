@@ -21,11 +21,11 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context);
 #define AITRACE_CONCAT_INNER(a, b) a##b
 #define AITRACE_CONCAT(a, b) AITRACE_CONCAT_INNER(a, b)
 
-#define RETURN_IF_ERROR(expression)                           \
-  do {                                                        \
-    if (absl::Status status_ = (expression); !status_.ok()) { \
-      return status_;                                         \
-    }                                                         \
+#define RETURN_IF_ERROR(expression)                                     \
+  do {                                                                  \
+    if (absl::Status status_or_ok = (expression); !status_or_ok.ok()) { \
+      return status_or_ok;                                              \
+    }                                                                   \
   } while (false)
 
 #define ASSIGN_OR_RETURN(declaration, expression) \

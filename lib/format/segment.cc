@@ -47,7 +47,7 @@ std::string EncodeSegment(trace::SegmentInfo info, absl::string_view body) {
   return bytes;
 }
 
-absl::StatusOr<SegmentView> ParseSegment(absl::string_view bytes, size_t offset) {
+absl::StatusOr<SegmentView> ParseSegmentInfo(absl::string_view bytes, size_t offset) {
   ASSIGN_OR_RETURN(PacketSpan span, ParsePacketHeader(bytes, offset));
   if (span.end > bytes.size()) return absl::OutOfRangeError("segment header cut short");
   perfetto::TracePacket packet;
@@ -63,6 +63,11 @@ absl::StatusOr<SegmentView> ParseSegment(absl::string_view bytes, size_t offset)
   if (view.size > kMaxSegmentBytes) {
     return absl::DataLossError(absl::StrCat("segment of ", view.size, " bytes at ", offset));
   }
+  return view;
+}
+
+absl::StatusOr<SegmentView> ParseSegment(absl::string_view bytes, size_t offset) {
+  ASSIGN_OR_RETURN(SegmentView view, ParseSegmentInfo(bytes, offset));
   if (view.size > bytes.size() - offset) return absl::OutOfRangeError("segment cut short");
   return view;
 }

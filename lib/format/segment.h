@@ -34,6 +34,13 @@ struct SegmentView {
   size_t size = 0;    // Of all its packets.
 };
 
+// The segment whose SegmentInfo packet starts at `bytes[offset]`; the body need
+// not be there. Errors as ParseSegment.
+absl::StatusOr<SegmentView> ParseSegmentInfo(absl::string_view bytes, size_t offset);
+
+// The most that a SegmentInfo packet takes.
+inline constexpr size_t kMaxSegmentInfoBytes = 256;
+
 // The segment that starts at `bytes[offset]`, which need not be there whole:
 // OutOfRange when `bytes` ends within it or at `offset`, DataLoss when what stands
 // there is no segment.
