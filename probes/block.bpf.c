@@ -25,46 +25,56 @@ static __always_inline __u32 request_dev(struct request *rq) {
   return disk ? disk_dev(disk) : 0;
 }
 
-static __always_inline int send_request(struct request *rq, __u32 type, __u32 bytes, __s32 error) {
-  struct block_event *event = reserve_event(struct block_event, type);
-  if (!event) return 0;
+static __always_inline void fill_request(struct block_event *event, struct request *rq,
+                                         __u32 bytes, __s32 error) {
   event->sector = BPF_CORE_READ(rq, __sector);
   event->dev = request_dev(rq);
   event->bytes = bytes;
   event->op_flags = BPF_CORE_READ(rq, cmd_flags);
   event->error = error;
+}
+
+static __always_inline int send_submit(struct request *rq, __u32 type) {
+  struct block_submit_event *event = reserve_event(struct block_submit_event, type);
+  if (!event) return 0;
+  fill_request(&event->block, rq, BPF_CORE_READ(rq, __data_len), 0);
   bpf_get_current_comm(event->comm, sizeof(event->comm));
+  submit_event(event);
+  return 0;
+}
+
+static __always_inline int send_end(struct request *rq, __u32 type, __u32 bytes, __s32 error) {
+  struct block_event *event = reserve_event(struct block_event, type);
+  if (!event) return 0;
+  fill_request(event, rq, bytes, error);
   submit_event(event);
   return 0;
 }
 
 SEC("tp_btf/block_io_start")
 int block_io_start(__u64 *ctx) {
-  struct request *rq = (struct request *)ctx[0];
-  return send_request(rq, EVENT_IO_START, BPF_CORE_READ(rq, __data_len), 0);
+  return send_submit((struct request *)ctx[0], EVENT_IO_START);
 }
 
 SEC("tp_btf/block_io_done")
 int block_io_done(__u64 *ctx) {
   struct request *rq = (struct request *)ctx[0];
-  return send_request(rq, EVENT_IO_DONE, BPF_CORE_READ(rq, __data_len), 0);
+  return send_end(rq, EVENT_IO_DONE, BPF_CORE_READ(rq, __data_len), 0);
 }
 
 SEC("tp_btf/block_rq_insert")
 int block_rq_insert(__u64 *ctx) {
-  struct request *rq = (struct request *)(request_is_second ? ctx[1] : ctx[0]);
-  return send_request(rq, EVENT_RQ_INSERT, BPF_CORE_READ(rq, __data_len), 0);
+  return send_submit((struct request *)(request_is_second ? ctx[1] : ctx[0]), EVENT_RQ_INSERT);
 }
 
 SEC("tp_btf/block_rq_issue")
 int block_rq_issue(__u64 *ctx) {
-  struct request *rq = (struct request *)(request_is_second ? ctx[1] : ctx[0]);
-  return send_request(rq, EVENT_RQ_ISSUE, BPF_CORE_READ(rq, __data_len), 0);
+  return send_submit((struct request *)(request_is_second ? ctx[1] : ctx[0]), EVENT_RQ_ISSUE);
 }
 
 SEC("tp_btf/block_rq_complete")
 int block_rq_complete(__u64 *ctx) {
-  return send_request((struct request *)ctx[0], EVENT_RQ_COMPLETE, (__u32)ctx[2], (__s32)ctx[1]);
+  return send_end((struct request *)ctx[0], EVENT_RQ_COMPLETE, (__u32)ctx[2], (__s32)ctx[1]);
 }
 
 // A bio's device is that of its disk, or of the partition since 5.12.
@@ -78,13 +88,13 @@ static __always_inline __u32 bio_dev(struct bio *bio) {
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue(__u64 *ctx) {
   struct bio *bio = (struct bio *)(request_is_second ? ctx[1] : ctx[0]);
-  struct block_event *event = reserve_event(struct block_event, EVENT_BIO_QUEUE);
+  struct block_submit_event *event = reserve_event(struct block_submit_event, EVENT_BIO_QUEUE);
   if (!event) return 0;
-  event->sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
-  event->dev = bio_dev(bio);
-  event->bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
-  event->op_flags = BPF_CORE_READ(bio, bi_opf);
-  event->error = 0;
+  event->block.sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+  event->block.dev = bio_dev(bio);
+  event->block.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+  event->block.op_flags = BPF_CORE_READ(bio, bi_opf);
+  event->block.error = 0;
   bpf_get_current_comm(event->comm, sizeof(event->comm));
   submit_event(event);
   return 0;

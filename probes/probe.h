@@ -59,7 +59,7 @@ static __always_inline __u64 wake_flags(void *shard, __u64 size_bytes) {
   return passes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-// Room for an event of type T in `event`, its header filled in; NULL, and the
+// Room for an event of type T, its header filled in; NULL, and the
 // drop counted, when there is none. Submit it with submit_event().
 #define reserve_event(T, event_type)                                    \
   ({                                                                    \
@@ -67,7 +67,7 @@ static __always_inline __u64 wake_flags(void *shard, __u64 size_bytes) {
     void *shard_ = cpu_shard();                                         \
     if (shard_) reserved = bpf_ringbuf_reserve(shard_, sizeof(T), 0);   \
     if (reserved)                                                       \
-      fill_header(&reserved->header, event_type);                       \
+      fill_header((struct event_header *)reserved, event_type);         \
     else                                                                \
       count_drop(event_type);                                           \
     reserved;                                                           \

@@ -154,7 +154,7 @@ struct exec_event {
   char text[FILENAME_BYTES + ARGS_BYTES];  // The file's name, then the arguments.
 };
 
-// All block events.
+// EVENT_RQ_COMPLETE and EVENT_IO_DONE, and the start of the other block events.
 struct block_event {
   struct event_header header;
   __u64 sector;
@@ -162,6 +162,11 @@ struct block_event {
   __u32 bytes;
   __u32 op_flags;  // cmd_flags or bi_opf.
   __s32 error;     // Of EVENT_RQ_COMPLETE: a blk_status_t or a negative errno.
+};
+
+// Those that a thread causes, and so have its name.
+struct block_submit_event {
+  struct block_event block;
   char comm[TASK_NAME_BYTES];
 };
 

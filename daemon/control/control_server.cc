@@ -19,7 +19,7 @@
 namespace aitrace {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;
 constexpr size_t kMaxQueuedReplies = 4096;
 constexpr size_t kMaxRequestsInFlight = 64;
 constexpr mode_t kDirectoryMode = 0755;

@@ -27,10 +27,10 @@ constexpr EventKind kKinds[EVENT_TYPES] = {
     {"task", "sched_process_exec", 237, offsetof(exec_event, text)},
     {"task", "sched_process_exit", 238, sizeof(task_event)},
     {"task", "sched_process_free", 240, sizeof(task_event)},
-    {"block", "block_io_start", 546, sizeof(block_event)},
-    {"block", "block_bio_queue", 119, sizeof(block_event)},
-    {"block", "block_rq_insert", 126, sizeof(block_event)},
-    {"block", "block_rq_issue", 45, sizeof(block_event)},
+    {"block", "block_io_start", 546, sizeof(block_submit_event)},
+    {"block", "block_bio_queue", 119, sizeof(block_submit_event)},
+    {"block", "block_rq_insert", 126, sizeof(block_submit_event)},
+    {"block", "block_rq_issue", 45, sizeof(block_submit_event)},
     {"block", "block_rq_complete", 125, sizeof(block_event)},
     {"block", "block_io_done", 547, sizeof(block_event)},
     {"freq", "cpu_frequency", 11, sizeof(frequency_event)},
@@ -152,19 +152,26 @@ void FillBlock(const block_event& event, EventBody& body) {
   body.Varint(1, UserDev(event.dev)).Varint(2, event.sector).Varint(3, event.bytes >> kSectorShift);
 }
 
-void FillIo(const block_event& event, EventBody& body) {
+void FillIoDone(const block_event& event, EventBody& body) {
   FillBlock(event, body);
-  body.Varint(4, event.bytes).Bytes(6, Rwbs(event.op_flags).view()).Bytes(7, Text(event.comm));
+  body.Varint(4, event.bytes).Bytes(6, Rwbs(event.op_flags).view());
 }
 
-void FillBioQueue(const block_event& event, EventBody& body) {
-  FillBlock(event, body);
-  body.Bytes(4, Rwbs(event.op_flags).view()).Bytes(5, Text(event.comm));
+void FillIoStart(const block_submit_event& event, EventBody& body) {
+  FillIoDone(event.block, body);
+  body.Bytes(7, Text(event.comm));
 }
 
-void FillRequest(const block_event& event, EventBody& body) {
-  FillBlock(event, body);
-  body.Varint(4, event.bytes).Bytes(5, Rwbs(event.op_flags).view()).Bytes(6, Text(event.comm));
+void FillBioQueue(const block_submit_event& event, EventBody& body) {
+  FillBlock(event.block, body);
+  body.Bytes(4, Rwbs(event.block.op_flags).view()).Bytes(5, Text(event.comm));
+}
+
+void FillRequest(const block_submit_event& event, EventBody& body) {
+  FillBlock(event.block, body);
+  body.Varint(4, event.block.bytes)
+      .Bytes(5, Rwbs(event.block.op_flags).view())
+      .Bytes(6, Text(event.comm));
 }
 
 void FillComplete(const block_event& event, EventBody& body) {
@@ -197,13 +204,14 @@ void FillBody(const event_header& header, EventBody& body) {
     case EVENT_FREE:
       return FillFree(As<task_event>(header), body);
     case EVENT_IO_START:
+      return FillIoStart(As<block_submit_event>(header), body);
     case EVENT_IO_DONE:
-      return FillIo(As<block_event>(header), body);
+      return FillIoDone(As<block_event>(header), body);
     case EVENT_BIO_QUEUE:
-      return FillBioQueue(As<block_event>(header), body);
+      return FillBioQueue(As<block_submit_event>(header), body);
     case EVENT_RQ_INSERT:
     case EVENT_RQ_ISSUE:
-      return FillRequest(As<block_event>(header), body);
+      return FillRequest(As<block_submit_event>(header), body);
     case EVENT_RQ_COMPLETE:
       return FillComplete(As<block_event>(header), body);
     case EVENT_FREQUENCY:

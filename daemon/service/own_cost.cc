@@ -1,7 +1,6 @@
 #include "daemon/service/own_cost.h"
 
-#include <unistd.h>
-
+#include <ctime>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -13,27 +12,19 @@ namespace aitrace {
 namespace {
 
 constexpr size_t kMaxFileBytes = 16 * 1024;
-// Of the fields behind the name in /proc/PID/stat, counted from "state".
-constexpr size_t kUserTicks = 11;
-constexpr size_t kSystemTicks = 12;
-
 }  // namespace
 
-absl::StatusOr<uint64_t> CostMeter::ReadCpuNs(int pid) const {
-  std::string path = absl::StrCat(proc_root_, "/", pid, "/stat");
-  ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxFileBytes));
-  size_t name_end = text.rfind(')');  // The name may hold anything, ')' too.
-  if (name_end == std::string::npos || name_end + 2 > text.size()) {
-    return absl::DataLossError(absl::StrCat(path, ": no name in it"));
+// All threads, those that have ended too, to the nanosecond.
+absl::StatusOr<uint64_t> CostMeter::ReadCpuNs(int pid) {
+  clockid_t clock = 0;
+  timespec used{};
+  if (int error = clock_getcpuclockid(pid, &clock); error != 0) {
+    return ErrnoStatus(error, absl::StrCat("CPU clock of process ", pid));
   }
-  std::vector<std::string> fields = absl::StrSplit(text.substr(name_end + 2), ' ');
-  uint64_t user = 0;
-  uint64_t system = 0;
-  if (fields.size() <= kSystemTicks || !absl::SimpleAtoi(fields[kUserTicks], &user) ||
-      !absl::SimpleAtoi(fields[kSystemTicks], &system)) {
-    return absl::DataLossError(absl::StrCat(path, ": too few fields"));
+  if (clock_gettime(clock, &used) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("CPU time of process ", pid));
   }
-  return (user + system) * (kNsPerSecond / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
+  return static_cast<uint64_t>(used.tv_sec) * kNsPerSecond + static_cast<uint64_t>(used.tv_nsec);
 }
 
 uint64_t CostMeter::ReadRssBytes(int pid) const {

@@ -1,4 +1,4 @@
-// What a process of the recorder costs, from /proc.
+// What a process of the recorder costs: CPU time from its clock, memory from /proc.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class CostMeter {
   uint64_t rss_bytes() const { return rss_bytes_; }  // Without shared memory, so without the ring.
 
  private:
-  absl::StatusOr<uint64_t> ReadCpuNs(int pid) const;
+  static absl::StatusOr<uint64_t> ReadCpuNs(int pid);
   uint64_t ReadRssBytes(int pid) const;
 
   const std::string proc_root_;

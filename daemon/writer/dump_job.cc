@@ -184,8 +184,9 @@ class DumpRun {
     FillRange(plan_.begin_ns, plan_.end_ns, *info.mutable_covered());
     std::string note;
     if (plan_.begin_ns > window_.from_ns) {
-      note = absl::StrFormat("%.1f s at the start of the window were no longer kept",
-                             static_cast<double>(plan_.begin_ns - window_.from_ns) / kNsPerSecond);
+      note =
+          absl::StrFormat("the first %.1f s of the window were not recorded or are no longer kept",
+                          static_cast<double>(plan_.begin_ns - window_.from_ns) / kNsPerSecond);
     }
     if (plan_.has_hole) {
       absl::StrAppend(&note, note.empty() ? "" : "; ",

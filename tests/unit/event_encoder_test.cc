@@ -29,15 +29,15 @@ exec_event Exec(const std::string& filename, const std::string& arguments) {
 }
 
 TEST_CASE("A block request says device, size and operation as ftrace does") {
-  block_event event{};
-  event.header = {.boot_ns = 77, .type = EVENT_RQ_ISSUE, .cpu = 0, .pid = 3};
-  event.sector = 4096;
-  event.dev = 254u << 20 | 3;
-  event.bytes = 8192;
-  event.op_flags = 1 | 1u << 11 | 1u << 17;  // A synchronous write with FUA.
+  block_submit_event event{};
+  event.block.header = {.boot_ns = 77, .type = EVENT_RQ_ISSUE, .cpu = 0, .pid = 3};
+  event.block.sector = 4096;
+  event.block.dev = 254u << 20 | 3;
+  event.block.bytes = 8192;
+  event.block.op_flags = 1 | 1u << 11 | 1u << 17;  // A synchronous write with FUA.
   memcpy(event.comm, "fio", 4);
 
-  auto encoded = Encode(event.header);
+  auto encoded = Encode(event.block.header);
 
   CHECK(encoded.timestamp() == 77);
   CHECK(encoded.pid() == 3);
