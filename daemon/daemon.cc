@@ -100,6 +100,7 @@ class Daemon {
                                    .activated = manager_.TakeSocket("control")};
     ASSIGN_OR_RETURN(server_, ControlServer::Start(*loop_, *backend_, std::move(options), {}));
     backend_->SetServer(server_.get());
+    backend_->MeasureCost();  // Of recording: what the start took does not count.
     ASSIGN_OR_RETURN(EventSource tick, loop_->AddPeriodic(kTickMs, [this] { Tick(); }));
     sources_.push_back(std::move(tick));
     return absl::OkStatus();

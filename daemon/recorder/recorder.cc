@@ -192,8 +192,20 @@ class DrainThread final : public Recorder {
     names_->ResolveUnknown();
     names_->TakeCmdlines();
     drain_->CountRecursionMisses();
+    MeasureRates();
     PublishStats();
     last_housekeeping_ns_ = drain_->horizon_ns();
+  }
+
+  void MeasureRates() {
+    uint64_t passed_ns = drain_->horizon_ns() - last_housekeeping_ns_;
+    for (const SourceState& state : probes_->sources()) {
+      Rate& rate = rates_[state.name];
+      uint64_t events = CountOf(state.name, drain_->counts());
+      rate.per_s = static_cast<double>(events - rate.seen) * kNsPerSecond /
+                   static_cast<double>(std::max<uint64_t>(passed_ns, 1));
+      rate.seen = events;
+    }
   }
 
   void RunCommands() {
@@ -263,9 +275,6 @@ class DrainThread final : public Recorder {
   }
 
   void FillSources(const Drain::Counts& counts, Stats& stats) {
-    uint64_t now_ns = drain_->horizon_ns();
-    double seconds =
-        static_cast<double>(now_ns - last_housekeeping_ns_) / static_cast<double>(kNsPerSecond);
     for (const SourceState& state : probes_->sources()) {
       control::Status::Source source;
       source.set_name(state.name);
@@ -275,11 +284,7 @@ class DrainThread final : public Recorder {
       source.set_detail(state.detail);
       source.set_events(CountOf(state.name, counts));
       source.set_lost(losses_.TotalOf(state.name));
-      uint64_t& seen = seen_events_[state.name];
-      if (seconds > 0) {
-        source.set_events_per_s(static_cast<double>(source.events() - seen) / seconds);
-        seen = source.events();
-      }
+      source.set_events_per_s(rates_[state.name].per_s);
       stats.sources.push_back(std::move(source));
     }
   }
@@ -334,7 +339,11 @@ class DrainThread final : public Recorder {
   std::unique_ptr<ProbeSet> probes_;
   uint64_t last_keyframe_ns_ = 0;
   uint64_t last_housekeeping_ns_ = 0;
-  std::map<std::string, uint64_t> seen_events_;
+  struct Rate {
+    uint64_t seen = 0;
+    double per_s = 0;
+  };
+  std::map<std::string, Rate> rates_;  // Of the last second, by source.
   bool is_stopping_ = false;
 
   mutable absl::Mutex mutex_;

@@ -47,6 +47,7 @@ void CostMeter::Sample(int pid, uint64_t boot_ns) {
   cpu_percent_ = is_same ? 100.0 * static_cast<double>(*cpu_ns - cpu_ns_) /
                                static_cast<double>(boot_ns - sampled_ns_)
                          : 0;
+  if (pid != pid_) first_cpu_ns_ = cpu_ns.ok() ? *cpu_ns : 0;
   pid_ = pid;
   sampled_ns_ = boot_ns;
   cpu_ns_ = cpu_ns.ok() ? *cpu_ns : 0;

@@ -16,7 +16,7 @@ class CostMeter {
   // another one than last time, starts the count again.
   void Sample(int pid, uint64_t boot_ns);
 
-  uint64_t cpu_ns() const { return cpu_ns_; }
+  uint64_t cpu_ns() const { return cpu_ns_ - first_cpu_ns_; }  // Since the first sample.
   double cpu_percent() const { return cpu_percent_; }  // Of one CPU, between the last two samples.
   uint64_t rss_bytes() const { return rss_bytes_; }  // Without shared memory, so without the ring.
 
@@ -27,6 +27,7 @@ class CostMeter {
   const std::string proc_root_;
   int pid_ = -1;
   uint64_t sampled_ns_ = 0;
+  uint64_t first_cpu_ns_ = 0;
   uint64_t cpu_ns_ = 0;
   double cpu_percent_ = 0;
   uint64_t rss_bytes_ = 0;
