@@ -43,7 +43,7 @@ trap clean_up EXIT
 ctl() { as_root build/bin/aitracectl --socket "$directory/run/control.sock" "$@"; }
 
 say "recording for $seconds s (shipped defaults, places below $directory)"
-as_root build/bin/aitraced -c "$config" >"$log" 2>&1 &
+exec_as_root build/bin/aitraced -c "$config" >"$log" 2>&1 &
 daemon=$!
 until ctl status >/dev/null 2>&1; do
   kill -0 "$daemon" 2>/dev/null || { cat "$log" >&2; die "aitraced did not start"; }

@@ -19,6 +19,11 @@ as_root() {
   fi
 }
 
+# As as_root, for a command in the background (with &): $! is then its own.
+exec_as_root() {
+  if [ "$(id -u)" -eq 0 ]; then exec "$@"; else exec sudo "$@"; fi
+}
+
 package_names() { grep -hv '^#' "$@"; }
 
 is_installed() {

@@ -102,6 +102,7 @@ class DrainThread final : public Recorder {
     drain_->Step();
     drain_->FlushBundles();
     drain_->ResetCounts();
+    losses_ = LossLedger();
     sealer_->Restart(drain_->horizon_ns());
     PushKeyframe(/*starts_file=*/true, RecoveredGap());
     if (sealer_->stats().refused_segments > 0) {

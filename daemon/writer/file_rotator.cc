@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kSyncPeriodNs = 4 * kNsPerSecond;
 constexpr uint64_t kFirstRetryNs = kNsPerSecond;
-constexpr uint64_t kMaxRetryNs = 30 * kNsPerSecond;
+constexpr uint64_t kMaxRetryNs = 10 * kNsPerSecond;
 constexpr uint64_t kNsPerHour = 3600 * kNsPerSecond;
 constexpr mode_t kDirectoryMode = 0750;
 
@@ -99,9 +99,9 @@ absl::Status FileRotator::FindNext() {
 absl::Status FileRotator::AdoptPartials() {
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListPartialFiles(config_.directory()));
   for (const std::string& name : names) {
-    absl::Status status = AdoptPartial(name, name == names.back());
-    // One that its writer still holds is for the next start.
-    if (!status.ok() && !absl::IsUnavailable(status)) return status;
+    // One that is still held is its dying writer's, hung in the file system
+    // until now: it is free with the next try, or another daemon writes here.
+    RETURN_IF_ERROR(AdoptPartial(name, name == names.back()));
   }
   return absl::OkStatus();
 }

@@ -26,7 +26,7 @@ class FileRotator {
   // A changed directory is used from the next file on.
   void Configure(const Rotation& config);
   // Writes all that is new in the ring; errors show in the status, and are
-  // tried again, first after one second, at last every 30.
+  // tried again, first after one second, at last every 10.
   void Poll();
   // Writes what is left and closes the file.
   void Finish();

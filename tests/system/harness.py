@@ -53,7 +53,7 @@ def boot_ns():
 
 
 def tool(name):
-    path = shutil.which(name)
+    path = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
     if path is None:
         raise unittest.SkipTest(f"{name} is not installed")
     return path
@@ -96,7 +96,7 @@ class Recorder:
         if self.owns_root:
             shutil.rmtree(self.root, ignore_errors=True)
 
-    def start(self):
+    def start(self, close_fds=True):
         """Returns when the daemon says READY, or raises with what it said."""
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         path = os.path.join(self.root, f"notify-{time.monotonic_ns()}")
@@ -106,7 +106,7 @@ class Recorder:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [*self.wrapper, binary("aitraced"), "-c", self.config], stdout=log, stderr=log,
-                env={**os.environ, "NOTIFY_SOCKET": path})
+                close_fds=close_fds, env={**os.environ, "NOTIFY_SOCKET": path})
 
         def is_ready():
             with contextlib.suppress(socket.timeout):

@@ -97,13 +97,21 @@ class Disk(unittest.TestCase):
             self.assert_all_whole(recorder)
 
     def test_out_of_inodes(self):
-        with Mounted(self, "tmpfs", "size=8m,nr_inodes=8") as disk, \
+        with Mounted(self, "tmpfs", "size=8m,nr_inodes=64") as disk, \
                 Recorder(trace=os.path.join(disk, "trace")) as recorder:
+            recorder.wait_for_files(1)
+            fillers = []
+            try:
+                for i in range(64):
+                    fillers.append(os.path.join(disk, f"filler-{i}"))
+                    os.close(os.open(fillers[-1], os.O_CREAT))
+            except OSError:
+                fillers.pop()
             state = self.blocked(recorder)
             self.assertIn("No space left", state["error"])
             self.assert_recording(recorder)
-            os.unlink(recorder.files()[0])
-            os.unlink(recorder.files()[0])
+            for path in fillers:
+                os.unlink(path)
             self.resumed(recorder)
             recorder.stop()
             self.assert_all_whole(recorder)

@@ -10,8 +10,6 @@ class Identity(unittest.TestCase):
     def test_a_thread_without_an_event_in_a_file_is_in_it_as_running(self):
         # Started before the recorder, alone on its CPU, and never leaving it.
         spinner = start_load("spin", "solo", 9, prefix=["chrt", "-f", "10", "taskset", "-c", "1"])
-        with open("/proc/sys/kernel/sched_rt_runtime_us", encoding="ascii") as file:
-            is_throttled = int(file.read()) >= 0
         try:
             with Recorder(period_s=1) as recorder:
                 files = recorder.wait_for_files(4)[1:3]
@@ -24,8 +22,9 @@ class Identity(unittest.TestCase):
             length = trace.segments[-1]["end_ns"] - trace.segments[0]["begin_ns"]
             running = overlap(thread.slices, trace.segments[0]["begin_ns"],
                               trace.segments[-1]["end_ns"])
-            # Real-time throttling leaves others a share of the CPU.
-            self.assertGreater(running, length * (0.85 if is_throttled else 0.95))
+            # The kernel leaves others a share of the CPU, and so may the host.
+            self.assertGreater(running, length * 0.6)
+            self.assertEqual(thread.slices[0][0], trace.segments[0]["begin_ns"])
             self.assertEqual(thread.names[-1][1], b"solo")
 
     def test_renames_hold_from_their_time_on(self):
@@ -40,17 +39,16 @@ class Identity(unittest.TestCase):
     def test_an_exec_changes_name_and_command_line_at_its_time(self):
         with Recorder(period_s=3600) as recorder:
             begin = boot_ns()
-            child = subprocess.Popen(["sh", "-c", "sleep 0.5; exec -a zz sleep 0.5"])
+            child = subprocess.Popen(["bash", "-c", "sleep 0.5; exec -a zz sleep 0.5"])
             pid = child.pid
             child.wait()
             trace = Trace(recorder.dump("--last", "1h"))
         thread = trace.thread(pid)
-        self.assertEqual(thread.name_at(begin + int(0.4e9)), b"sh")
+        self.assertEqual(thread.name_at(begin + int(0.4e9)), b"bash")
         self.assertEqual(thread.names[-1][1], b"sleep")
         lines = [words for ts, words in trace.cmdlines[pid] if ts > begin]
-        self.assertIn([b"sh", b"-c", b"sleep 0.5; exec -a zz sleep 0.5"], lines)
-        self.assertEqual(lines[-1], [b"sleep", b"0.5"] if lines[-1][0] == b"sleep" else
-                         [b"zz", b"0.5"])
+        self.assertEqual(lines, [[b"bash", b"-c", b"sleep 0.5; exec -a zz sleep 0.5"],
+                                 [b"zz", b"0.5"]])
 
     def test_a_pid_used_again_is_two_identities(self):
         pid = 31000

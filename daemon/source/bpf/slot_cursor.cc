@@ -48,11 +48,7 @@ int32_t PrintedState(uint32_t raw_state, uint32_t exit_state, bool preempted) {
 }
 
 SlotCursor::SlotCursor(const slot_ring* ring, uint64_t slots)
-    : ring_(ring),
-      slots_(slots),
-      lap_shift_(std::countr_zero(slots)),
-      position_(Load(ring->head)),
-      limit_(position_) {}
+    : ring_(ring), slots_(slots), lap_shift_(std::countr_zero(slots)) {}
 
 void SlotCursor::Advance(uint64_t now_boot_ns) {
   now_boot_ns_ = now_boot_ns;
@@ -66,9 +62,9 @@ void SlotCursor::SkipOverwritten(uint64_t head) {
   limit_ = std::max(limit_, position_);
 }
 
-// Copies up to `count` slots from position_ on; stops at one that its writer
-// has taken and not yet published.
-size_t SlotCursor::CopyPublished(size_t count) {
+// Copies `count` slots from position_ on. One that its writer has taken and not
+// yet published comes out as SLOT_NONE.
+void SlotCursor::CopyPublished(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const slot& source = ring_->slots[(position_ + i) & (slots_ - 1)];
     slot copy;
@@ -80,14 +76,14 @@ size_t SlotCursor::CopyPublished(size_t count) {
     chunk_[i] = DecodeSlot(copy, now_boot_ns_);
     if (!is_published) chunk_[i].type = SLOT_NONE;
   }
-  return count;
 }
 
 const DecodedSlot* SlotCursor::Refill() {
   while (true) {
     SkipOverwritten(Load(ring_->head));
     if (position_ >= limit_) return nullptr;
-    size_t count = CopyPublished(std::min<uint64_t>(kChunk, limit_ - position_));
+    size_t count = std::min<uint64_t>(kChunk, limit_ - position_);
+    CopyPublished(count);
     // Whatever a writer may have begun on by now was perhaps torn.
     uint64_t first = position_;
     std::atomic_thread_fence(std::memory_order_acquire);

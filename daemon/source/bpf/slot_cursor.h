@@ -42,8 +42,8 @@ int32_t PrintedState(uint32_t raw_state, uint32_t exit_state, bool preempted);
 
 class SlotCursor {
  public:
-  // `ring` has `slots` slots, a power of two, and outlives this. Starts at the
-  // ring's present head.
+  // `ring` has `slots` slots, a power of two, and outlives this. Starts with the
+  // first slot that was ever put.
   SlotCursor(const slot_ring* ring, uint64_t slots);
 
   // Lets the cursor see what has been put until now, and no more.
@@ -64,7 +64,7 @@ class SlotCursor {
 
   const DecodedSlot* Refill();
   void SkipOverwritten(uint64_t head);
-  size_t CopyPublished(size_t count);
+  void CopyPublished(size_t count);
 
   const slot_ring* const ring_;
   const uint64_t slots_;
