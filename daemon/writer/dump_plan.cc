@@ -63,7 +63,7 @@ void AddRecords(const std::vector<RingRecord>& records, size_t start, uint64_t t
     const RingRecord& record = records[i];
     if (record.begin_ns > to_ns) return;
     // As in a file: a keyframe is only needed where a trace starts.
-    if (IsKeyframe(record) && plan.segments > 0 && !record.starts_file) continue;
+    if (IsKeyframe(record) && i > start && !record.starts_file) continue;
     Cover(record.begin_ns, record.end_ns, plan);
     plan.bytes += record.size_bytes;
     plan.records.push_back(record);
