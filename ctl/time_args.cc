@@ -87,7 +87,8 @@ absl::StatusOr<uint64_t> ParseDuration(const std::string& text) {
     absl::string_view number = text;
     if (!absl::ConsumeSuffix(&number, unit.name)) continue;
     double value = 0;
-    bool is_plain = !number.empty() && absl::ascii_isdigit(static_cast<unsigned char>(number[0]));
+    // Digits and a point only: no sign, no blanks, no "nan", no hexadecimals.
+    bool is_plain = number.find_first_not_of("0123456789.") == absl::string_view::npos;
     if (!is_plain || !absl::SimpleAtod(number, &value)) return DurationError(text);
     double seconds = value * unit.seconds;
     if (!std::isfinite(seconds) || seconds > kMaxSeconds) return DurationError(text);

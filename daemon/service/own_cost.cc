@@ -16,6 +16,7 @@ constexpr size_t kMaxFileBytes = 16 * 1024;
 
 // All threads, those that have ended too, to the nanosecond.
 absl::StatusOr<uint64_t> CostMeter::ReadCpuNs(int pid) {
+  if (pid <= 0) return absl::NotFoundError("no process");
   clockid_t clock = 0;
   timespec used{};
   if (int error = clock_getcpuclockid(pid, &clock); error != 0) {
