@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -40,6 +41,9 @@ class Daemon {
     ASSIGN_OR_RETURN(lock_, InstanceLock::Acquire(config_.config.control().socket() + ".lock"));
     RETURN_IF_ERROR(StartRecording());
     RETURN_IF_ERROR(StartServing());
+    // Loading the probes took the kernel's type information, several MiB, and
+    // gave it back: to the heap, and with this to the host.
+    malloc_trim(0);
     manager_.Ready();
     spdlog::info("recording to the ring at {} ({} MiB)", recorder_->stats().ring.path,
                  recorder_->stats().ring.size_bytes >> 20);

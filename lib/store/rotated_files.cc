@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "lib/base/file.h"
@@ -62,7 +63,13 @@ absl::Status Lock(int fd, const std::string& path) {
 }  // namespace
 
 std::string RotatedFileName(const std::string& host, uint64_t start_realtime_ns) {
-  return absl::StrCat(kPrefix, host, "-", FormatUtcTime(start_realtime_ns), kTraceSuffix);
+  // A host may be called anything, "../x" too.
+  std::string safe_host = host.empty() ? "host" : host;
+  for (char& c : safe_host) {
+    bool is_safe = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.';
+    if (!is_safe) c = '_';
+  }
+  return absl::StrCat(kPrefix, safe_host, "-", FormatUtcTime(start_realtime_ns), kTraceSuffix);
 }
 
 std::optional<uint64_t> ParseRotatedFileName(absl::string_view name) {

@@ -21,6 +21,13 @@ TEST_CASE("A file's name is its host and start, and reads back as the start") {
   CHECK(ParseRotatedFileName(kName) == kNoon);
 }
 
+TEST_CASE("A host of any name makes a file name that stays in its directory") {
+  std::string name = RotatedFileName("../(none)", kNoon);
+  CHECK(name == "aitrace-..__none_-20261201T140000.000Z.perfetto-trace");
+  CHECK(ParseRotatedFileName(name) == kNoon);
+  CHECK(ParseRotatedFileName(RotatedFileName("", kNoon)) == kNoon);
+}
+
 TEST_CASE("Names that we do not make are not ours") {
   for (const char* name : {"x.perfetto-trace", "aitrace-.perfetto-trace",
                            "aitrace-node-7-20261301T140000.000Z.perfetto-trace",

@@ -207,6 +207,12 @@ class AttachedProbes final : public ProbeSet {
           absl::StrCat("slot rings cannot be had here, ring buffers are used: ", status.message());
     }
     ReportRunning(status.ok() ? sched_->progs.slot_running : sched_->progs.event_running);
+    if (!KnowsInterrupts()) {
+      absl::StrAppend(&state.detail, state.detail.empty() ? "" : "; ",
+                      "wakings from interrupts are not told from those of the thread interrupted: "
+                      "this kernel's BTF does not say where its preemption count is");
+      state.complete = false;
+    }
     objects_.emplace_back("sched", sched_->obj);
     sources_.push_back(std::move(state));
     return absl::OkStatus();
@@ -220,6 +226,15 @@ class AttachedProbes final : public ProbeSet {
       options.cpu = cpu;
       bpf_prog_test_run_opts(bpf_program__fd(program), &options);
     }
+  }
+
+  // Whether the first CPU found its preemption count; the others are alike.
+  bool KnowsInterrupts() const {
+    std::vector<char> element(bpf_map__value_size(sched_->maps.slot_rings));
+    uint32_t cpu = 0;
+    int rings = bpf_map__fd(sched_->maps.slot_rings);
+    if (bpf_map_lookup_elem(rings, &cpu, element.data()) != 0) return false;
+    return reinterpret_cast<const slot_ring*>(element.data())->preempt_count_address != 0;
   }
 
   absl::Status AttachSchedAsEvents() {
