@@ -43,7 +43,7 @@ check_tidy() {
 unit_tests() {
   local preset=$1 binary=$2/bin/unit_tests report line
   report=$(mktemp)
-  "$binary" >"$report" 2>&1
+  TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp" "$binary" >"$report" 2>&1
   local status=$?
   # "All tests passed (N assertions in M test cases)" or
   # "test cases: 5 | 4 passed | 1 failed".

@@ -1,11 +1,10 @@
 // aitraced: reads the configuration, takes the lock, builds the parts, runs the
 // loop. What each part does is said in its header.
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
+#include <cstdlib>
 #include <iostream>
 
 #include "daemon/daemon.h"
@@ -31,6 +30,13 @@ int PrintConfigErrors(const absl::Status& status) {
   return kExitUsage;
 }
 
+// Standard output is for what was asked for; the log goes beside it.
+void LogToStandardError() {
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("aitraced"));
+  // The journal has its own time stamps.
+  if (getenv("JOURNAL_STREAM") != nullptr) spdlog::set_pattern("%l: %v");
+}
+
 int Run(const Arguments& arguments, bool is_default_path) {
   absl::StatusOr<LoadedConfig> config = LoadConfig(arguments.config_path, is_default_path);
   if (!config.ok()) return PrintConfigErrors(config.status());
@@ -42,6 +48,7 @@ int Run(const Arguments& arguments, bool is_default_path) {
     std::cout << arguments.config_path << ": ok\n";
     return 0;
   }
+  LogToStandardError();
   absl::Status status = RunDaemon(*std::move(config));
   if (status.ok()) return 0;
   spdlog::critical("{}", std::string(status.message()));

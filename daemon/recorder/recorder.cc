@@ -10,13 +10,12 @@
 #include <deque>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "daemon/recorder/drain.h"
 #include "daemon/recorder/event_encoder.h"
 #include "daemon/recorder/names.h"
 #include "daemon/recorder/rotation_schedule.h"
 #include "daemon/recorder/segment_sealer.h"
+#include "lib/base/mutex.h"
 
 namespace aitrace {
 namespace {
@@ -82,7 +81,7 @@ class DrainThread final : public Recorder {
   }
 
   Stats stats() const override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     return stats_;
   }
 
@@ -214,7 +213,7 @@ class DrainThread final : public Recorder {
     if (read(wake_drain_.get(), &count, sizeof(count)) < 0) return;  // Nothing was sent.
     std::deque<Command> commands;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       commands.swap(commands_);
     }
     for (Command& command : commands) RunCommand(command);
@@ -229,7 +228,7 @@ class DrainThread final : public Recorder {
     if (command.kind == Command::kStop) is_stopping_ = true;
     if (command.on_sealed == nullptr) return;
     uint64_t sequence = sealer_->last_sequence();
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     callbacks_.push_back([sequence, done = std::move(command.on_sealed)] { done(sequence); });
     Wake(wake_main_.get());
   }
@@ -257,7 +256,7 @@ class DrainThread final : public Recorder {
     stats.refused_segments = sealer_->stats().refused_segments;
     stats.threads_known = tasks_.size();
     stats.notes = names_->notes();
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     stats_ = std::move(stats);
   }
 
@@ -299,7 +298,7 @@ class DrainThread final : public Recorder {
   }
 
   void Send(Command command) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(mutex_);
     commands_.push_back(std::move(command));
     Wake(wake_drain_.get());
   }
@@ -315,7 +314,7 @@ class DrainThread final : public Recorder {
     [[maybe_unused]] ssize_t got = read(wake_main_.get(), &count, sizeof(count));
     std::deque<std::function<void()>> callbacks;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(mutex_);
       callbacks.swap(callbacks_);
     }
     for (auto& callback : callbacks) callback();
@@ -347,7 +346,7 @@ class DrainThread final : public Recorder {
   std::map<std::string, Rate> rates_;  // Of the last second, by source.
   bool is_stopping_ = false;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> callbacks_ ABSL_GUARDED_BY(mutex_);
   Stats stats_ ABSL_GUARDED_BY(mutex_);

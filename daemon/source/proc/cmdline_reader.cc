@@ -2,13 +2,20 @@
 
 #include <pthread.h>
 
-#include "absl/base/thread_annotations.h"
+#include <chrono>
+
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "lib/base/clock.h"
 #include "lib/base/file.h"
+#include "lib/base/mutex.h"
 
 namespace aitrace {
+namespace {
+
+// More than a command line's first kMaxCmdlineBytes is not looked at, but read.
+constexpr size_t kMaxFileBytes = 4 * 1024 * 1024;
+
+}  // namespace
 
 // Owned by the reader and by its thread, so that a thread that hangs may
 // outlive the reader.
@@ -21,7 +28,8 @@ struct CmdlineReader::Shared {
 
   const std::string proc_root;
   const Privacy::Cmdline privacy;
-  mutable absl::Mutex mutex;
+  mutable Mutex mutex;
+  ConditionVariable changed;  // Work has come, or the thread is done.
   bool is_stopping ABSL_GUARDED_BY(mutex) = false;
   bool is_done ABSL_GUARDED_BY(mutex) = false;
   std::deque<int32_t> queue ABSL_GUARDED_BY(mutex);
@@ -50,13 +58,13 @@ CmdlineReader::CmdlineReader(std::string proc_root, Privacy::Cmdline privacy)
     : shared_(std::make_shared<Shared>(std::move(proc_root), privacy)), thread_(Run, shared_) {}
 
 CmdlineReader::~CmdlineReader() {
-  constexpr absl::Duration kPatience = absl::Milliseconds(200);
+  constexpr std::chrono::milliseconds kPatience(200);
   bool is_done = false;
   {
-    absl::MutexLock lock(&shared_->mutex);
+    MutexLock lock(shared_->mutex);
     shared_->is_stopping = true;
-    shared_->mutex.AwaitWithTimeout(absl::Condition(&shared_->is_done), kPatience);
-    is_done = shared_->is_done;
+    shared_->changed.notify_all();
+    is_done = shared_->changed.wait_for(lock, kPatience, [this] { return shared_->is_done; });
   }
   if (is_done) {
     thread_.join();
@@ -67,50 +75,50 @@ CmdlineReader::~CmdlineReader() {
 
 void CmdlineReader::Run(std::shared_ptr<Shared> shared) {
   pthread_setname_np(pthread_self(), "aitrace-cmdline");
-  absl::MutexLock lock(&shared->mutex);
+  MutexLock lock(shared->mutex);
   while (true) {
-    shared->mutex.Await(absl::Condition(
-        +[](Shared* s) { return s->HasWork(); }, shared.get()));
+    shared->changed.wait(lock, [&] { return shared->HasWork(); });
     if (shared->is_stopping) break;
     int32_t pid = shared->queue.front();
     shared->queue.pop_front();
     shared->reading_pid = pid;
     shared->reading_since_ns = SystemClock().BootNs();
-    shared->mutex.Unlock();
-    auto bytes =
-        ReadFile(absl::StrCat(shared->proc_root, "/", pid, "/cmdline"), 1024 * kMaxCmdlineBytes);
+    lock.unlock();
+    auto bytes = ReadFile(absl::StrCat(shared->proc_root, "/", pid, "/cmdline"), kMaxFileBytes);
     std::vector<std::string> cmdline;
     if (bytes.ok()) cmdline = ParseCmdline(*bytes, shared->privacy);
-    shared->mutex.Lock();
+    lock.lock();
     shared->reading_pid = 0;
     if (!cmdline.empty()) shared->results.push_back({pid, std::move(cmdline)});
   }
   shared->is_done = true;
+  shared->changed.notify_all();
 }
 
 void CmdlineReader::Ask(int32_t pid) {
   if (shared_->privacy == Privacy::NONE) return;
-  absl::MutexLock lock(&shared_->mutex);
+  MutexLock lock(shared_->mutex);
   if (shared_->queue.size() >= kMaxQueued) {
     ++shared_->skipped;
     return;
   }
   shared_->queue.push_back(pid);
+  shared_->changed.notify_all();
 }
 
 std::vector<CmdlineReader::Result> CmdlineReader::TakeResults() {
-  absl::MutexLock lock(&shared_->mutex);
+  MutexLock lock(shared_->mutex);
   return std::exchange(shared_->results, {});
 }
 
 int32_t CmdlineReader::StuckPid(uint64_t now_boot_ns, uint64_t limit_ns) const {
-  absl::MutexLock lock(&shared_->mutex);
+  MutexLock lock(shared_->mutex);
   bool is_stuck = shared_->reading_pid != 0 && now_boot_ns - shared_->reading_since_ns > limit_ns;
   return is_stuck ? shared_->reading_pid : 0;
 }
 
 uint64_t CmdlineReader::skipped() const {
-  absl::MutexLock lock(&shared_->mutex);
+  MutexLock lock(shared_->mutex);
   return shared_->skipped;
 }
 
