@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What recording costs: a pipe ping-pong (the worst case: nothing but switches
+# What recording costs: a pipe ping-pong on one CPU (the worst case: nothing but switches
 # and wakings) with and without aitraced, interleaved, and aitraced's own CPU
 # time and bytes per event. Prints each pair and the medians. Needs root and
 # perf; run it on an otherwise idle machine.
@@ -16,7 +16,7 @@ rotation { directory: "$directory/trace" min_free_mb: 0 }
 snapshots { directory: "$directory/snapshots" }
 control { socket: "$directory/run/sock" group: "root" }
 TEXT
-pingpong() { perf bench sched pipe -l 300000 2>&1 | awk '/usecs\/op/ { print $1 * 1000 }'; }
+pingpong() { taskset -c 1 perf bench sched pipe -l 300000 2>&1 | awk '/usecs\/op/ { print $1 * 1000 }'; }
 status() { build/bin/aitracectl --socket "$directory/run/sock" --json status; }
 number() { sed -nE "s/^ *\"$1\": \"?([0-9.]+)\"?,?$/\1/p" | head -n 1; }
 median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
