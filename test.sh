@@ -20,11 +20,17 @@ esac
 passed=0 failed=0 skipped=0
 count() { passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3)); }
 
+finish() {
+  echo
+  echo "$passed passed, $failed failed, $skipped skipped"
+  exit $((failed > 0))
+}
+
 # check NAME COMMAND...: one test, by exit status.
 check() {
   local name=$1
   shift
-  if "$@"; then
+  if ("$@"); then
     echo "ok       $name"; count 1 0 0
   else
     echo "FAILED   $name"; count 0 1 0
@@ -80,8 +86,9 @@ system_tests() {
 install_packages scripts/packages.txt scripts/packages-test.txt
 check "the code is formatted" check_format
 check "arrows point one way" python3 tests/layering_test.py
+before=$failed
 check "release builds" build_preset release
-[ "$failed" -eq 0 ] || { echo; echo "$passed passed, $failed failed, $skipped skipped"; exit 1; }
+[ "$failed" -eq "$before" ] || finish
 unit_tests release build
 [ "$mode" = long ] && check "clang-tidy finds nothing" check_tidy
 for preset in asan tsan; do
@@ -90,6 +97,4 @@ for preset in asan tsan; do
 done
 system_tests
 
-echo
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

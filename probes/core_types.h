@@ -67,11 +67,11 @@ struct rq {
 };
 
 struct cfs_rq {
-  struct rq *rq;
+  struct rq* rq;
 };
 
 struct sched_entity {
-  struct cfs_rq *cfs_rq;
+  struct cfs_rq* cfs_rq;
 };
 
 struct task_struct {
@@ -79,14 +79,14 @@ struct task_struct {
   unsigned int __state;  // Since 5.14.
   int prio;
   struct sched_entity se;
-  struct mm_struct *mm;
+  struct mm_struct* mm;
   int exit_state;
   int pid;
   int tgid;
-  struct task_struct *real_parent;
-  const struct cred *cred;
+  struct task_struct* real_parent;
+  const struct cred* cred;
   char comm[16];
-  struct signal_struct *signal;
+  struct signal_struct* signal;
 };
 
 struct task_struct___before_5_14 {
@@ -98,7 +98,7 @@ struct task_struct___before_5_16 {
 };
 
 struct linux_binprm {
-  const char *filename;
+  const char* filename;
 };
 
 struct block_device {
@@ -111,18 +111,18 @@ struct gendisk {
 };
 
 struct request_queue {
-  struct gendisk *disk;  // Since 5.15.
+  struct gendisk* disk;  // Since 5.15.
 };
 
 struct request {
-  struct request_queue *q;
+  struct request_queue* q;
   unsigned int cmd_flags;
   unsigned int __data_len;
   unsigned long long __sector;
 };
 
 struct request___before_5_17 {
-  struct gendisk *rq_disk;
+  struct gendisk* rq_disk;
 };
 
 struct bvec_iter {
@@ -131,13 +131,13 @@ struct bvec_iter {
 };
 
 struct bio {
-  struct block_device *bi_bdev;  // Since 5.12.
+  struct block_device* bi_bdev;  // Since 5.12.
   unsigned int bi_opf;
   struct bvec_iter bi_iter;
 };
 
 struct bio___before_5_12 {
-  struct gendisk *bi_disk;
+  struct gendisk* bi_disk;
 };
 
 #pragma clang attribute pop

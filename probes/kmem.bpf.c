@@ -16,7 +16,7 @@ struct {
 
 static __always_inline bool is_sampled(void) {
   __u32 zero = 0;
-  __u64 *count = bpf_map_lookup_elem(&seen, &zero);
+  __u64* count = bpf_map_lookup_elem(&seen, &zero);
   if (!count || sample_every == 0) return false;
   if (++*count < sample_every) return false;
   *count = 0;
@@ -24,10 +24,10 @@ static __always_inline bool is_sampled(void) {
 }
 
 SEC("tp_btf/mm_page_alloc")
-int mm_page_alloc(__u64 *ctx) {
+int mm_page_alloc(__u64* ctx) {
   __u32 order = ctx[1];
   if (order < large_order && !is_sampled()) return 0;
-  struct page_alloc_event *event = reserve_event(struct page_alloc_event, EVENT_PAGE_ALLOC);
+  struct page_alloc_event* event = reserve_event(struct page_alloc_event, EVENT_PAGE_ALLOC);
   if (!event) return 0;
   event->order = order;
   event->gfp_flags = ctx[2];

@@ -36,16 +36,16 @@ struct {
 
 static __always_inline void count_drop(__u32 type) {
   __u32 cpu = bpf_get_smp_processor_id();
-  struct drop_counters *counters = bpf_map_lookup_elem(&drops, &cpu);
+  struct drop_counters* counters = bpf_map_lookup_elem(&drops, &cpu);
   if (counters && type < EVENT_TYPES) __sync_fetch_and_add(&counters->dropped[type], 1);
 }
 
-static __always_inline void *cpu_shard(void) {
+static __always_inline void* cpu_shard(void) {
   __u32 shard = bpf_get_smp_processor_id() & shard_mask;
   return bpf_map_lookup_elem(&events, &shard);
 }
 
-static __always_inline void fill_header(struct event_header *header, __u32 type) {
+static __always_inline void fill_header(struct event_header* header, __u32 type) {
   header->boot_ns = bpf_ktime_get_boot_ns();
   header->type = type;
   header->cpu = bpf_get_smp_processor_id();
@@ -53,7 +53,7 @@ static __always_inline void fill_header(struct event_header *header, __u32 type)
 }
 
 // One wake-up when a shard passes the mark; the reader's timer does the rest.
-static __always_inline __u64 wake_flags(void *shard, __u64 size_bytes) {
+static __always_inline __u64 wake_flags(void* shard, __u64 size_bytes) {
   __u64 waiting_bytes = bpf_ringbuf_query(shard, BPF_RB_AVAIL_DATA);
   bool passes = waiting_bytes >= wake_mark_bytes && waiting_bytes - size_bytes < wake_mark_bytes;
   return passes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
@@ -61,25 +61,25 @@ static __always_inline __u64 wake_flags(void *shard, __u64 size_bytes) {
 
 // Room for an event of type T, its header filled in; NULL, and the
 // drop counted, when there is none. Submit it with submit_event().
-#define reserve_event(T, event_type)                                    \
-  ({                                                                    \
-    T *reserved = NULL;                                                 \
-    void *shard_ = cpu_shard();                                         \
-    if (shard_) reserved = bpf_ringbuf_reserve(shard_, sizeof(T), 0);   \
-    if (reserved)                                                       \
-      fill_header((struct event_header *)reserved, event_type);         \
-    else                                                                \
-      count_drop(event_type);                                           \
-    reserved;                                                           \
+#define reserve_event(T, event_type)                                  \
+  ({                                                                  \
+    T* reserved = NULL;                                               \
+    void* shard_ = cpu_shard();                                       \
+    if (shard_) reserved = bpf_ringbuf_reserve(shard_, sizeof(T), 0); \
+    if (reserved)                                                     \
+      fill_header((struct event_header*)reserved, event_type);        \
+    else                                                              \
+      count_drop(event_type);                                         \
+    reserved;                                                         \
   })
 
-#define submit_event(event)                                                     \
-  do {                                                                          \
-    void *shard_ = cpu_shard();                                                 \
+#define submit_event(event)                                                       \
+  do {                                                                            \
+    void* shard_ = cpu_shard();                                                   \
     bpf_ringbuf_submit(event, shard_ ? wake_flags(shard_, sizeof(*(event))) : 0); \
   } while (0)
 
-#define NULL ((void *)0)
+#define NULL ((void*)0)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

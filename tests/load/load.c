@@ -52,7 +52,7 @@ static int storm(double per_s, double seconds, int is_exec) {
     }
     pid_t child = vfork();
     if (child == 0) {
-      if (is_exec) execl("/bin/true", "true", (char *)NULL);
+      if (is_exec) execl("/bin/true", "true", (char*)NULL);
       _exit(0);
     }
     waitpid(child, NULL, 0);
@@ -69,18 +69,18 @@ struct window {
 static struct window windows[256];
 static double mixed_seconds;
 
-static void read_schedstat(uint64_t *run, uint64_t *wait) {
+static void read_schedstat(uint64_t* run, uint64_t* wait) {
   char path[64];
   snprintf(path, sizeof(path), "/proc/self/task/%ld/schedstat", syscall(SYS_gettid));
   sched_yield();  // Brings the counters up to now.
-  FILE *file = fopen(path, "r");
+  FILE* file = fopen(path, "r");
   if (fscanf(file, "%lu %lu", run, wait) != 2) exit(1);
   fclose(file);
 }
 
-static void *mixed_thread(void *argument) {
+static void* mixed_thread(void* argument) {
   long index = (long)argument;
-  struct window *window = &windows[index];
+  struct window* window = &windows[index];
   char name[16];
   uint64_t run, wait;
   snprintf(name, sizeof(name), "mixed-%ld", index);
@@ -106,11 +106,11 @@ static void *mixed_thread(void *argument) {
 static int mixed(int count, double seconds) {
   pthread_t threads[256];
   mixed_seconds = seconds;
-  for (long i = 0; i < count; ++i) pthread_create(&threads[i], NULL, mixed_thread, (void *)i);
+  for (long i = 0; i < count; ++i) pthread_create(&threads[i], NULL, mixed_thread, (void*)i);
   for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
   printf("{\"pid\": %d, \"threads\": [", getpid());
   for (int i = 0; i < count; ++i) {
-    struct window *w = &windows[i];
+    struct window* w = &windows[i];
     printf("%s{\"tid\": %d, \"begin_ns\": %lu, \"end_ns\": %lu, \"run_ns\": %lu, \"wait_ns\": %lu}",
            i ? ", " : "", w->tid, w->begin_ns, w->end_ns, w->run_ns, w->wait_ns);
   }
@@ -118,16 +118,31 @@ static int mixed(int count, double seconds) {
   return 0;
 }
 
-static const char *const hostile[] = {
-    "ev\xffil",  "a\"b'c",         "x;y|z&<>",  "new\nline",         "tab\there",
-    "(a) R 1 2", ")",              "",          "\x1b[31mred",       "%s%n%d",
-    "..%2f..",   "'); DROP--",     "{\"j\":1}", "exactly15chars!",   "16characterslong",
-    "-rf",       "swapper/0",      "\xed\xa0\x80sur", "\xc0\x80ovl", "\xe4\xbd\xa0\xe5",
-    "\\x00\\u0000"};
+static const char* const hostile[] = {"ev\xffil",
+                                      "a\"b'c",
+                                      "x;y|z&<>",
+                                      "new\nline",
+                                      "tab\there",
+                                      "(a) R 1 2",
+                                      ")",
+                                      "",
+                                      "\x1b[31mred",
+                                      "%s%n%d",
+                                      "..%2f..",
+                                      "'); DROP--",
+                                      "{\"j\":1}",
+                                      "exactly15chars!",
+                                      "16characterslong",
+                                      "-rf",
+                                      "swapper/0",
+                                      "\xed\xa0\x80sur",
+                                      "\xc0\x80ovl",
+                                      "\xe4\xbd\xa0\xe5",
+                                      "\\x00\\u0000"};
 static double names_seconds;
 static int name_tids[32];
 
-static void *names_thread(void *argument) {
+static void* names_thread(void* argument) {
   long index = (long)argument;
   prctl(PR_SET_NAME, hostile[index]);
   name_tids[index] = syscall(SYS_gettid);
@@ -140,7 +155,7 @@ static int names(double seconds) {
   int count = sizeof(hostile) / sizeof(hostile[0]);
   pthread_t threads[32];
   names_seconds = seconds;
-  for (long i = 0; i < count; ++i) pthread_create(&threads[i], NULL, names_thread, (void *)i);
+  for (long i = 0; i < count; ++i) pthread_create(&threads[i], NULL, names_thread, (void*)i);
   for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
   printf("{\"names\": {");
   for (int i = 0; i < count; ++i) {
@@ -168,11 +183,10 @@ static int rename_often(int times) {
   return 0;
 }
 
-static int with_pid(int pid, const char *name, double seconds) {
+static int with_pid(int pid, const char* name, double seconds) {
   pid_t wanted = pid;
-  struct clone_args arguments = {.exit_signal = SIGCHLD,
-                                 .set_tid = (uint64_t)(uintptr_t)&wanted,
-                                 .set_tid_size = 1};
+  struct clone_args arguments = {
+      .exit_signal = SIGCHLD, .set_tid = (uint64_t)(uintptr_t)&wanted, .set_tid_size = 1};
   uint64_t begin = boot_ns();
   long child = syscall(SYS_clone3, &arguments, sizeof(arguments));
   if (child < 0) {
@@ -189,7 +203,7 @@ static int with_pid(int pid, const char *name, double seconds) {
   return 0;
 }
 
-static int spin(const char *name, double seconds) {
+static int spin(const char* name, double seconds) {
   prctl(PR_SET_NAME, name);
   uint64_t begin = boot_ns();
   spin_until(begin + (uint64_t)(seconds * 1e9));
@@ -197,8 +211,8 @@ static int spin(const char *name, double seconds) {
   return 0;
 }
 
-int main(int count, char **words) {
-  const char *mode = count > 1 ? words[1] : "";
+int main(int count, char** words) {
+  const char* mode = count > 1 ? words[1] : "";
   if (!strcmp(mode, "storm") && count >= 4) {
     return storm(atof(words[2]), atof(words[3]), count > 4);
   }
