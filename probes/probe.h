@@ -79,8 +79,6 @@ static __always_inline __u64 wake_flags(void* shard, __u64 size_bytes) {
     bpf_ringbuf_submit(event, shard_ ? wake_flags(shard_, sizeof(*(event))) : 0); \
   } while (0)
 
-#define NULL ((void*)0)
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #endif  // AITRACE_PROBES_PROBE_H_
