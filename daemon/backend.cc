@@ -148,7 +148,7 @@ void Backend::Dump(WriterRequest::Dump request, std::shared_ptr<ReplySink> sink)
   }
   recorder_.Seal([this, request = std::move(request), sink](uint64_t sequence) mutable {
     request.set_through_sequence(sequence);
-    for (const trace::Loss& loss : recorder_.stats().loss) *request.add_loss() = loss;
+    for (const trace::Loss& loss : recorder_.stats().recent_loss) *request.add_loss() = loss;
     auto on_progress = [sink](uint64_t done_bytes, uint64_t total_bytes) {
       sink->Send(ProgressReply("copying", done_bytes, total_bytes));
     };

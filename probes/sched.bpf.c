@@ -40,7 +40,10 @@ static __always_inline void kick_reader(void) {
 static __always_inline void put_slot(__u64 type, __u64 body) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct slot_ring* ring = bpf_map_lookup_elem(&slot_rings, &cpu);
-  if (!ring) return;
+  if (!ring) {
+    count_drop(EVENT_SLOT);  // A CPU that was plugged in later.
+    return;
+  }
   __u64 now = bpf_ktime_get_boot_ns() & SLOT_TIME_MASK;
   __u64 index = __sync_fetch_and_add(&ring->head, 1);
   volatile struct slot* slot = &ring->slots[index & slot_mask];

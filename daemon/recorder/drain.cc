@@ -32,12 +32,12 @@ Drain::Drain(const Clock& clock, Privacy::Cmdline privacy, SegmentSealer& sealer
              LossLedger& losses)
     : clock_(clock), privacy_(privacy), sealer_(sealer), tasks_(tasks), losses_(losses) {}
 
-void Drain::SetSources(EventShards& shards, const ProbeSet& probes, uint32_t cpus) {
+void Drain::SetSources(EventShards& shards, const ProbeSet& probes) {
   shards_ = &shards;
   probes_ = &probes;
   std::vector<const slot_ring*> rings = probes.slot_rings();
-  for (uint32_t cpu = 0; cpu < cpus; ++cpu) {
-    const slot_ring* ring = rings.empty() ? nullptr : rings[cpu];
+  for (uint32_t cpu = 0; cpu < shards.drops().size(); ++cpu) {
+    const slot_ring* ring = cpu < rings.size() ? rings[cpu] : nullptr;
     streams_.push_back(std::make_unique<CpuStream>(cpu, ring, probes.slots()));
   }
   seen_drops_.assign(shards.drops().begin(), shards.drops().end());

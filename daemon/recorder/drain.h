@@ -44,7 +44,7 @@ class Drain {
         LossLedger& losses);
 
   // Once, before the first step. All outlive this.
-  void SetSources(EventShards& shards, const ProbeSet& probes, uint32_t cpus);
+  void SetSources(EventShards& shards, const ProbeSet& probes);
   // Of the event shards; may be called from within Step() only.
   void OnEvent(const event_header& header, size_t size);
 

@@ -32,6 +32,8 @@ std::vector<trace::Loss> LossLedger::TakeNew() {
   std::vector<trace::Loss> losses;
   for (auto& [key, loss] : new_) losses.push_back(std::move(loss));
   new_.clear();
+  recent_.insert(recent_.end(), losses.begin(), losses.end());
+  while (recent_.size() > kMaxRecent) recent_.pop_front();
   return losses;
 }
 

@@ -1,11 +1,13 @@
 // Counts what happened and is not in the trace, by source, cause and CPU, with
 // the time: as it goes into the next segment, and in total for `status`.
 //
-// Bound: one entry for each source, cause and CPU.
+// Bound: one entry for each source, cause and CPU; the newest kMaxRecent of
+//   single ones.
 // Threading: the drain thread only.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <tuple>
@@ -18,6 +20,7 @@ namespace aitrace {
 class LossLedger {
  public:
   static constexpr int32_t kNoCpu = -1;
+  static constexpr size_t kMaxRecent = 512;
 
   // `count` events were lost between the two times (BOOTTIME).
   void Add(const std::string& source, trace::Loss::Cause cause, int32_t cpu, uint64_t count,
@@ -25,6 +28,8 @@ class LossLedger {
 
   // What was added since the last call.
   std::vector<trace::Loss> TakeNew();
+  // What TakeNew() gave lately, oldest first: tells what a window has lost.
+  const std::deque<trace::Loss>& recent() const { return recent_; }
   // Everything since the start, each with its first and last time.
   std::vector<trace::Loss> Total() const;
   uint64_t TotalOf(const std::string& source) const;
@@ -36,6 +41,7 @@ class LossLedger {
 
   std::map<Key, trace::Loss> new_;
   std::map<Key, trace::Loss> total_;
+  std::deque<trace::Loss> recent_;
 };
 
 }  // namespace aitrace

@@ -35,7 +35,9 @@ struct Command {
   Config config;
 };
 
-uint32_t PossibleCpus() { return static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_CONF)); }
+// CPUs that are there, on or off, have buffers of their own; those that may be
+// plugged in later (on some virtual machines hundreds) are only counted.
+uint32_t PresentCpus() { return static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_CONF)); }
 
 class DrainThread final : public Recorder {
  public:
@@ -54,13 +56,13 @@ class DrainThread final : public Recorder {
     sealer_.emplace(clock_, ring_, options_.boot_id, std::move(compressor));
     drain_.emplace(clock_, options_.config.privacy().cmdline(), *sealer_, tasks_, losses_);
     const Probes& probes = options_.config.probes();
-    uint32_t cpus = PossibleCpus();
+    uint32_t cpus = PresentCpus();
     auto on_event = [this](const event_header& header, size_t size) {
       drain_->OnEvent(header, size);
     };
     ASSIGN_OR_RETURN(shards_, EventShards::Create(cpus, probes.event_buffer_kb() * 1024, on_event));
     ASSIGN_OR_RETURN(probes_, ProbeSet::Attach(probes, cpus, *shards_));
-    drain_->SetSources(*shards_, *probes_, cpus);
+    drain_->SetSources(*shards_, *probes_);
     names_.emplace(options_.proc_root, options_.config.privacy().cmdline(), tasks_);
     RETURN_IF_ERROR(names_->ScanAll());
     return StartRecording();
@@ -250,6 +252,7 @@ class DrainThread final : public Recorder {
     FillEvents(counts, stats);
     FillSources(counts, stats);
     stats.loss = losses_.Total();
+    stats.recent_loss.assign(losses_.recent().begin(), losses_.recent().end());
     stats.ring = ring_.stats();
     stats.total_events = counts.total();
     stats.kernel_buffer_bytes = shards_->kernel_bytes() + probes_->kernel_bytes();

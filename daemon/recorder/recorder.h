@@ -33,7 +33,8 @@ class Recorder {
   struct Stats {
     std::vector<control::Status::Source> sources;
     std::vector<control::Status::EventCount> events;
-    std::vector<trace::Loss> loss;
+    std::vector<trace::Loss> loss;         // Since the start, added up.
+    std::vector<trace::Loss> recent_loss;  // The newest, one by one.
     SegmentRing::Stats ring;
     uint64_t total_events = 0;
     uint64_t kernel_buffer_bytes = 0;

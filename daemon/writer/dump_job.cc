@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <tuple>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
@@ -201,6 +202,20 @@ class DumpRun {
     info.set_covered_note(note);
   }
 
+  // What the window has lost, added up by source, cause and CPU.
+  void FillLoss(SnapshotInfo& info) const {
+    std::map<std::tuple<std::string, int, int64_t>, trace::Loss> sums;
+    for (const trace::Loss& loss : request_.loss()) {
+      if (loss.end_ns() < plan_.begin_ns || loss.begin_ns() > plan_.end_ns) continue;
+      int64_t cpu = loss.has_cpu() ? loss.cpu() : -1;
+      auto [found, is_new] = sums.try_emplace({loss.source(), loss.cause(), cpu}, loss);
+      if (is_new) continue;
+      found->second.set_end_ns(std::max<uint64_t>(found->second.end_ns(), loss.end_ns()));
+      found->second.set_count(found->second.count() + loss.count());
+    }
+    for (const auto& [key, loss] : sums) *info.add_loss() = loss;
+  }
+
   SnapshotInfo Describe(const std::string& id) const {
     SnapshotInfo info;
     info.set_id(id);
@@ -209,10 +224,7 @@ class DumpRun {
     info.set_requested_by(request_.requested_by());
     info.set_created_realtime_ns(now_.realtime_ns);
     FillCoverage(info);
-    for (const trace::Loss& loss : request_.loss()) {
-      bool is_within = loss.end_ns() >= plan_.begin_ns && loss.begin_ns() <= plan_.end_ns;
-      if (is_within) *info.add_loss() = loss;
-    }
+    FillLoss(info);
     info.set_trace_bytes(done_bytes_);
     info.set_segments(static_cast<uint32_t>(plan_.segments - missing_));
     info.set_config_digest(context_.config_digest);

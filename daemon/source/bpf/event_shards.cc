@@ -53,13 +53,16 @@ absl::Status EventShards::CreateMaps() {
 }
 
 absl::Status EventShards::MapDrops() {
+  int possible = libbpf_num_possible_cpus();
+  if (possible < 0) return ErrnoStatus(-possible, "count the possible CPUs");
+  possible_cpus_ = static_cast<uint32_t>(possible);
   LIBBPF_OPTS(bpf_map_create_opts, options);
   options.map_flags = BPF_F_MMAPABLE;
   drops_.reset(bpf_map_create(BPF_MAP_TYPE_ARRAY, "aitrace_drops", sizeof(uint32_t),
-                              sizeof(drop_counters), cpus_, &options));
+                              sizeof(drop_counters), possible_cpus_, &options));
   if (!drops_) return ErrnoStatus(errno, "create the BPF map of drop counters");
   size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  drops_bytes_ = (cpus_ * sizeof(drop_counters) + page - 1) / page * page;
+  drops_bytes_ = (possible_cpus_ * sizeof(drop_counters) + page - 1) / page * page;
   void* memory = mmap(nullptr, drops_bytes_, PROT_READ, MAP_SHARED, drops_.get(), 0);
   if (memory == MAP_FAILED) return ErrnoStatus(errno, "map the BPF drop counters");
   drop_counters_ = static_cast<const drop_counters*>(memory);

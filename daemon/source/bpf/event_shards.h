@@ -25,6 +25,7 @@ class EventShards {
   // `header` starts `size` valid bytes; size is at least that of the header.
   using OnEvent = std::function<void(const event_header& header, size_t size)>;
 
+  // Buffers for `cpus` CPUs; others share them.
   static absl::StatusOr<std::unique_ptr<EventShards>> Create(uint32_t cpus, uint32_t buffer_bytes,
                                                              OnEvent on_event);
   ~EventShards();
@@ -42,8 +43,8 @@ class EventShards {
   // Hands over all that is there now.
   absl::Status Consume();
 
-  // By CPU; only ever grow.
-  absl::Span<const drop_counters> drops() const { return {drop_counters_, cpus_}; }
+  // Of each CPU that there may ever be; only ever grow.
+  absl::Span<const drop_counters> drops() const { return {drop_counters_, possible_cpus_}; }
   uint64_t kernel_bytes() const { return static_cast<uint64_t>(buffer_bytes_) * shards_.size(); }
 
  private:
@@ -54,6 +55,7 @@ class EventShards {
   static int HandleSample(void* self, void* data, size_t size);
 
   const uint32_t cpus_;
+  uint32_t possible_cpus_ = 0;
   const uint32_t buffer_bytes_;
   const OnEvent on_event_;
   std::vector<UniqueFd> shards_;
