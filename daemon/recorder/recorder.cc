@@ -256,9 +256,14 @@ class DrainThread final : public Recorder {
     stats.ring = ring_.stats();
     stats.total_events = counts.total();
     stats.kernel_buffer_bytes = shards_->kernel_bytes() + probes_->kernel_bytes();
-    stats.refused_segments = sealer_->stats().refused_segments;
-    stats.threads_known = tasks_.size();
     stats.notes = names_->notes();
+    if (uint64_t refused = sealer_->stats().refused_segments; refused > 0) {
+      stats.notes.push_back(absl::StrCat(
+          refused, " segments were larger than the ring and are lost (raise ring.size_mb)"));
+    }
+    if (counts.malformed > 0) {
+      stats.notes.push_back(absl::StrCat(counts.malformed, " records of the probes were damaged"));
+    }
     MutexLock lock(mutex_);
     stats_ = std::move(stats);
   }

@@ -38,8 +38,6 @@ class Recorder {
     SegmentRing::Stats ring;
     uint64_t total_events = 0;
     uint64_t kernel_buffer_bytes = 0;
-    uint64_t refused_segments = 0;
-    uint64_t threads_known = 0;
     std::vector<std::string> notes;
   };
 

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
-
 namespace aitrace::ring {
 
 inline constexpr uint64_t kMagic = 0x31474e4952544941;  // "AITRING1"

@@ -46,7 +46,8 @@ class Counts(unittest.TestCase):
                 self.skipTest(f"fio cannot read directly here: {done.stderr.strip()[:100]}")
             issued, completed = trace.events["block_rq_issue"], trace.events["block_rq_complete"]
             self.assertGreater(issued, 100)
-            self.assertLessEqual(abs(issued - completed), 64)
+            # Flushes complete without an issue, and requests split.
+            self.assertLessEqual(abs(issued - completed), max(64, 0.02 * issued))
 
     def test_process_starts(self):
         *_, truth = last = self.check(lambda: load("storm", 5000, SECONDS, "exec"))
