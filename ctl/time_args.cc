@@ -12,6 +12,7 @@ namespace aitrace {
 namespace {
 
 constexpr double kMaxSeconds = 1e9;
+constexpr uint64_t kMaxEpochSeconds = 4'000'000'000;
 
 struct Unit {
   const char* name;
@@ -73,7 +74,9 @@ absl::StatusOr<uint64_t> ParseEpoch(const std::string& text) {
   std::string rest = text.substr(1);
   size_t dot = std::min(rest.find('.'), rest.size());
   uint64_t seconds = 0;
-  if (!absl::SimpleAtoi(rest.substr(0, dot), &seconds) || seconds > 4e9) return TimeError(text);
+  if (!absl::SimpleAtoi(rest.substr(0, dot), &seconds) || seconds > kMaxEpochSeconds) {
+    return TimeError(text);
+  }
   rest = rest.substr(dot);
   uint64_t ns = TakeFraction(rest);
   if (!rest.empty()) return TimeError(text);

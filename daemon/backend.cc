@@ -27,7 +27,7 @@ control::Reply ProgressReply(const char* stage, uint64_t done_bytes, uint64_t to
   return reply;
 }
 
-WriterClient::OnOpened SendOpened(std::shared_ptr<ReplySink> sink) {
+WriterClient::OnOpened SendOpened(const std::shared_ptr<ReplySink>& sink) {
   return [sink](absl::StatusOr<OpenedSnapshot> opened) {
     if (!opened.ok()) return sink->Send(ErrorReply(opened.status()));
     control::Reply reply;
@@ -37,7 +37,7 @@ WriterClient::OnOpened SendOpened(std::shared_ptr<ReplySink> sink) {
   };
 }
 
-WriterClient::OnSnapshots SendSnapshots(std::shared_ptr<ReplySink> sink) {
+WriterClient::OnSnapshots SendSnapshots(const std::shared_ptr<ReplySink>& sink) {
   return [sink](absl::StatusOr<std::vector<SnapshotInfo>> snapshots) {
     if (!snapshots.ok()) return sink->Send(ErrorReply(snapshots.status()));
     // One a packet: each fits, however many there are.
@@ -90,15 +90,15 @@ void Backend::Handle(const control::Request& request, const Peer& peer,
       return sink->Send(reply);
     }
     case control::Request::kDump:
-      return HandleDump(request.dump(), peer, std::move(sink));
+      return HandleDump(request.dump(), peer, sink);
     case control::Request::kSnapshotsList:
-      return writer_.List(SendSnapshots(std::move(sink)));
+      return writer_.List(SendSnapshots(sink));
     case control::Request::kSnapshotsShow:
-      return writer_.Show(request.snapshots_show().id(), SendSnapshots(std::move(sink)));
+      return writer_.Show(request.snapshots_show().id(), SendSnapshots(sink));
     case control::Request::kSnapshotsExport:
-      return writer_.Open(request.snapshots_export().id(), SendOpened(std::move(sink)));
+      return writer_.Open(request.snapshots_export().id(), SendOpened(sink));
     case control::Request::kSnapshotsRemove:
-      return writer_.Remove(request.snapshots_remove().id(), [sink](absl::Status status) {
+      return writer_.Remove(request.snapshots_remove().id(), [sink](const absl::Status& status) {
         control::Reply done;
         done.mutable_done();
         sink->Send(status.ok() ? done : ErrorReply(status));
@@ -111,7 +111,7 @@ void Backend::Handle(const control::Request& request, const Peer& peer,
 }
 
 void Backend::HandleDump(const control::Request::Dump& request, const Peer& peer,
-                         std::shared_ptr<ReplySink> sink) {
+                         const std::shared_ptr<ReplySink>& sink) {
   if (request.post_ns() > kMaxPostNs) {
     return sink->Send(ErrorReply(absl::InvalidArgumentError("--post: at most one hour")));
   }
@@ -120,12 +120,12 @@ void Backend::HandleDump(const control::Request::Dump& request, const Peer& peer
   dump.set_reason("command");
   dump.set_text(request.text());
   dump.set_requested_by(absl::StrFormat("uid %u pid %d", peer.uid, peer.pid));
-  if (request.post_ns() == 0) return Dump(std::move(dump), std::move(sink));
-  DelayDump(request.post_ns() / kNsPerMs, std::move(dump), std::move(sink));
+  if (request.post_ns() == 0) return Dump(std::move(dump), sink);
+  DelayDump(request.post_ns() / kNsPerMs, std::move(dump), sink);
 }
 
 void Backend::DelayDump(uint64_t delay_ms, WriterRequest::Dump request,
-                        std::shared_ptr<ReplySink> sink) {
+                        const std::shared_ptr<ReplySink>& sink) {
   if (delayed_.size() >= kMaxDelayed) {
     return sink->Send(ErrorReply(absl::ResourceExhaustedError(
         absl::StrCat(kMaxDelayed, " dumps with --post are waiting already"))));
@@ -141,7 +141,7 @@ void Backend::DelayDump(uint64_t delay_ms, WriterRequest::Dump request,
 }
 
 // The window's default and its end are taken here, when the dump starts.
-void Backend::Dump(WriterRequest::Dump request, std::shared_ptr<ReplySink> sink) {
+void Backend::Dump(WriterRequest::Dump request, const std::shared_ptr<ReplySink>& sink) {
   Window& window = *request.mutable_window();
   if (!window.has_last_ns() && !window.has_files() && !window.has_from_realtime_ns()) {
     window.set_last_ns(config_.dump().last_s() * kNsPerSecond);

@@ -50,9 +50,10 @@ class Backend final : public ControlBackend {
 
  private:
   void HandleDump(const control::Request::Dump& request, const Peer& peer,
-                  std::shared_ptr<ReplySink> sink);
-  void Dump(WriterRequest::Dump request, std::shared_ptr<ReplySink> sink);
-  void DelayDump(uint64_t delay_ms, WriterRequest::Dump request, std::shared_ptr<ReplySink> sink);
+                  const std::shared_ptr<ReplySink>& sink);
+  void Dump(WriterRequest::Dump request, const std::shared_ptr<ReplySink>& sink);
+  void DelayDump(uint64_t delay_ms, WriterRequest::Dump request,
+                 const std::shared_ptr<ReplySink>& sink);
   control::Status BuildStatus() const;
   void FillRing(const Recorder::Stats& stats, control::Status& status) const;
   void FillCost(const Recorder::Stats& stats, control::Status& status) const;

@@ -155,7 +155,7 @@ class Daemon {
     manager_.Stopping();
     if (recorder_ != nullptr) recorder_->Stop();
     if (writer_ == nullptr) return loop_->Exit(0);
-    writer_->Finish(kFinishTimeoutMs, [this](absl::Status status) {
+    writer_->Finish(kFinishTimeoutMs, [this](const absl::Status& status) {
       if (!status.ok()) spdlog::warn("writer: {}", std::string(status.message()));
       loop_->Exit(0);
     });

@@ -295,7 +295,8 @@ class Server final : public ControlServer {
     Remove(client);
   }
 
-  void Remove(std::shared_ptr<Client> client) {
+  void Remove(const std::shared_ptr<Client>& removed) {
+    std::shared_ptr<Client> client = removed;  // Which may be the list's own.
     client->is_gone = true;
     client->source = EventSource();
     client->socket.reset();

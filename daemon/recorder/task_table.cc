@@ -106,9 +106,7 @@ void TaskTable::OnExec(const exec_event& event, std::vector<std::string> cmdline
   process.cmdline_is_newer = true;
 }
 
-void TaskTable::AddProcess(Process process) {
-  processes_.try_emplace(process.pid, std::move(process));
-}
+void TaskTable::AddProcess(const Process& process) { processes_.try_emplace(process.pid, process); }
 
 void TaskTable::AddTask(int32_t tid, int32_t tgid, absl::string_view comm, int32_t state) {
   auto found = tasks_.find(tid);

@@ -63,7 +63,7 @@ class TaskTable {
   void OnFree(int32_t tid);
 
   // From /proc: nothing that events have said already is replaced.
-  void AddProcess(Process process);
+  void AddProcess(const Process& process);
   void AddTask(int32_t tid, int32_t tgid, absl::string_view comm, int32_t state);
   void SetCmdline(int32_t pid, std::vector<std::string> cmdline);
 
