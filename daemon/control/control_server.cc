@@ -295,8 +295,8 @@ class Server final : public ControlServer {
     Remove(client);
   }
 
-  void Remove(const std::shared_ptr<Client>& removed) {
-    std::shared_ptr<Client> client = removed;  // Which may be the list's own.
+  // `client` is not the list's own reference, which this removes.
+  void Remove(const std::shared_ptr<Client>& client) {
     client->is_gone = true;
     client->source = EventSource();
     client->socket.reset();
@@ -314,7 +314,8 @@ class Server final : public ControlServer {
       if (IsIdle(**it) && is_older) oldest = it;
     }
     if (oldest == clients_.end()) return false;
-    Drop(*oldest);
+    std::shared_ptr<Client> client = *oldest;
+    Drop(client);
     return true;
   }
 
