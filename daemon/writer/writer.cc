@@ -96,6 +96,7 @@ class Writer {
         return Open(request.job(), request.open().id());
       case WriterRequest::kRemove:
         RETURN_IF_ERROR(snapshots_->Remove(request.remove().id()));
+        EnforceSnapshots();
         return SendDone(request.job());
       case WriterRequest::kFinish:
         return Finish(request.job());
@@ -131,7 +132,9 @@ class Writer {
   void EnforceSnapshots() {
     auto usage = snapshots_->Enforce({.max_count = config_.snapshots().keep_count(),
                                       .max_bytes = config_.snapshots().keep_mb() << 20});
-    if (usage.ok()) snapshots_usage_ = *usage;
+    if (!usage.ok()) return;  // Tried again after the next dump.
+    snapshots_usage_ = *usage;
+    SendStatus();
   }
 
   absl::Status RunDumpJob(uint64_t job, const WriterRequest::Dump& request) {
