@@ -83,6 +83,7 @@ struct task_struct {
   int exit_state;
   int pid;
   int tgid;
+  __u64 start_boottime;
   struct task_struct* real_parent;
   const struct cred* cred;
   char comm[16];

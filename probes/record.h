@@ -109,6 +109,7 @@ struct newtask_event {
   __s32 ppid;  // Thread group of the real parent.
   __u32 uid;
   __u64 clone_flags;
+  __u64 start_ns;  // Boot clock: with the tid, who it is.
   __s32 oom_score_adj;
   __u32 unused;
   char comm[TASK_NAME_BYTES];
@@ -117,6 +118,7 @@ struct newtask_event {
 // EVENT_WAKEUP_NEW, EVENT_EXIT and EVENT_FREE.
 struct task_event {
   struct event_header header;
+  __u64 start_ns;
   __s32 tid;
   __s32 tgid;
   __s32 prio;

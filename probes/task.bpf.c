@@ -12,6 +12,7 @@ static __always_inline int send_task_event(struct task_struct* task, __u32 type)
   if (!event) return 0;
   event->tid = task->pid;
   event->tgid = task->tgid;
+  event->start_ns = task->start_boottime;
   event->prio = task->prio;
   event->cpu = 0;
   copy_comm(event->comm, task);
@@ -35,6 +36,7 @@ int task_newtask(__u64* ctx) {
   event->ppid = BPF_CORE_READ(task, real_parent, tgid);
   event->uid = BPF_CORE_READ(task, cred, uid.val);
   event->clone_flags = ctx[1];
+  event->start_ns = task->start_boottime;
   event->oom_score_adj = BPF_CORE_READ(task, signal, oom_score_adj);
   event->unused = 0;
   copy_comm(event->comm, task);

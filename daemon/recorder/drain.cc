@@ -112,23 +112,27 @@ void Drain::ApplyOrdered() {
   for (const Waiting& event : ordered_) {
     const auto& header = *reinterpret_cast<const event_header*>(&ordered_arena_[event.offset]);
     EncodeSlotsUntil(header.boot_ns);
-    Encode(header);
-    Apply(header);
+    // An end that comes late would end, for a reader, the number's new owner.
+    if (Apply(header)) Encode(header);
   }
   ordered_.clear();
   ordered_arena_.clear();
 }
 
-void Drain::Apply(const event_header& header) {
+// False for what the trace must not say.
+bool Drain::Apply(const event_header& header) {
   switch (header.type) {
     case EVENT_NEWTASK:
-      return tasks_.OnNewTask(As<newtask_event>(header));
+      tasks_.OnNewTask(As<newtask_event>(header));
+      return true;
     case EVENT_RENAME:
-      return tasks_.OnRename(As<rename_event>(header));
+      tasks_.OnRename(As<rename_event>(header));
+      return true;
     case EVENT_EXEC:
-      return ApplyExec(As<exec_event>(header));
-    case EVENT_FREE:
-      return tasks_.OnFree(As<task_event>(header).tid);
+      ApplyExec(As<exec_event>(header));
+      return true;
+    default:
+      return tasks_.OnFree(As<task_event>(header));
   }
 }
 

@@ -79,7 +79,7 @@ class Drain {
   void Dispatch(const event_header& header, size_t size);
   void RetryDeferred();
   void ApplyOrdered();
-  void Apply(const event_header& header);
+  bool Apply(const event_header& header);
   void ApplyExec(const exec_event& exec);
   void EncodeSlotsUntil(uint64_t boot_ns);
   void EncodeSlots(CpuStream& stream, uint64_t until_ns);

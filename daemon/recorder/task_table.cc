@@ -67,12 +67,19 @@ void TaskTable::Remove(int32_t tid) {
   tasks_.erase(found);
 }
 
-void TaskTable::OnFree(int32_t tid) { Remove(tid); }
+bool TaskTable::OnFree(const task_event& event) {
+  auto found = tasks_.find(event.tid);
+  bool is_another = found != tasks_.end() && found->second.start_ns != 0 &&
+                    found->second.start_ns != event.start_ns;
+  if (!is_another) Remove(event.tid);
+  return !is_another;
+}
 
 void TaskTable::OnNewTask(const newtask_event& event) {
   Remove(event.tid);  // Whoever had this number, and whose end was lost.
   Task& task = Insert(event.tid, event.tgid);
   SetName(task, NameView(event.comm));
+  task.start_ns = event.start_ns;
   task.state_since_ns = event.header.boot_ns;
   if ((event.clone_flags & CLONE_THREAD) != 0) return;
   // A fork shows its parent's command line until it executes another.

@@ -29,6 +29,7 @@ struct Task {
 
   int32_t tid = 0;
   int32_t tgid = 0;
+  uint64_t start_ns = 0;  // BOOTTIME; 0: not known.
   TaskName name;
   int32_t state = kSleeping;
   uint64_t state_since_ns = 0;  // BOOTTIME; 0: since before the recorder started.
@@ -60,7 +61,10 @@ class TaskTable {
   void OnNewTask(const newtask_event& event);
   void OnRename(const rename_event& event);
   void OnExec(const exec_event& event, std::vector<std::string> cmdline);
-  void OnFree(int32_t tid);
+  // False, and nothing removed, when the thread that is gone is not the one
+  // that has this number now: the kernel frees some time after the number is
+  // free to be used again.
+  bool OnFree(const task_event& event);
 
   // From /proc: nothing that events have said already is replaced.
   void AddProcess(const Process& process);

@@ -63,6 +63,10 @@ class Identity(unittest.TestCase):
             waiting = overlap(thread.waits, truth["begin_ns"], truth["end_ns"])
             self.assertAlmostEqual((running + waiting) / 1e9, 1, delta=0.1)
             self.assertEqual(overlap(thread.slices, 0, 1 << 62), running)
+        # The first one's end, which the kernel reports late, must not end the second.
+        while_new = [ts for ts, tid in trace.frees
+                     if tid == pid and second["begin_ns"] < ts < second["begin_ns"] + 0.9e9]
+        self.assertEqual([ts for ts in while_new if ts > new.begin_ns], [])
 
     def test_hostile_names_come_out_byte_for_byte(self):
         with Recorder(period_s=1) as recorder:

@@ -109,7 +109,8 @@ class Trace:
         self.first_ns, self.last_ns = None, 0
         self.clock_snapshots = 0
         self.lost_bundles = 0
-        self.execs = []
+        self.execs = []                                # [(ts, tid, file name)]
+        self.frees = []                                # [(ts, tid)]
         self._ordered = []                             # (ts, order, kind, ...)
         self._states = []
         with open(path, "rb") as file:
@@ -203,6 +204,8 @@ class Trace:
                 self._ordered.append((ts, 0, "rename", one(body, 1), one(body, 3, b"")))
             elif name == "sched_wakeup_new":
                 self._ordered.append((ts, 1, "wakeup_new", one(body, 2)))
+            elif name == "sched_process_free":
+                self.frees.append((ts, one(body, 2)))
             elif name == "sched_process_exec":
                 self.execs.append((ts, one(body, 2), one(body, 1, b"")))
 

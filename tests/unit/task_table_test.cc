@@ -15,11 +15,19 @@ void SetText(char (&out)[kSize], const std::string& text) {
 newtask_event NewTask(int32_t tid, int32_t tgid, const std::string& comm, uint64_t at_ns = 100) {
   newtask_event event{};
   event.header.boot_ns = at_ns;
+  event.start_ns = at_ns;
   event.tid = tid;
   event.tgid = tgid;
   event.ppid = 1;
   event.clone_flags = tid == tgid ? 0 : CLONE_THREAD;
   SetText(event.comm, comm);
+  return event;
+}
+
+task_event Free(int32_t tid, uint64_t start_ns = 100) {
+  task_event event{};
+  event.tid = tid;
+  event.start_ns = start_ns;
   return event;
 }
 
@@ -49,11 +57,28 @@ TEST_CASE("A thread number used again is another thread") {
   TaskTable table;
   table.OnNewTask(NewTask(10, 10, "old"));
   table.Get(10).state = Task::kRunning;
-  table.OnFree(10);
+  CHECK(table.OnFree(Free(10)));
   table.OnNewTask(NewTask(10, 7, "new"));
   CHECK(table.Get(10).tgid == 7);
   CHECK(table.Get(10).name.view() == "new");
   CHECK(table.Get(10).state == Task::kSleeping);
+}
+
+TEST_CASE("An end that comes after its number was given to another ends nobody") {
+  TaskTable table;
+  table.OnNewTask(NewTask(10, 10, "old", 100));
+  table.OnNewTask(NewTask(10, 10, "new", 200));
+  CHECK_FALSE(table.OnFree(Free(10, 100)));
+  CHECK(table.Get(10).name.view() == "new");
+  CHECK(table.OnFree(Free(10, 200)));
+  CHECK(table.size() == 0);
+}
+
+TEST_CASE("A thread known from /proc alone ends with any end of its number") {
+  TaskTable table;
+  table.AddTask(10, 10, "scan", Task::kSleeping);
+  CHECK(table.OnFree(Free(10, 77)));
+  CHECK(table.size() == 0);
 }
 
 TEST_CASE("A number used again after a lost end is another thread all the same") {
@@ -108,11 +133,11 @@ TEST_CASE("A process goes with its last thread") {
   TaskTable table;
   table.OnNewTask(NewTask(10, 10, "main"));
   table.OnNewTask(NewTask(11, 10, "worker"));
-  table.OnFree(11);
+  CHECK(table.OnFree(Free(11)));
   perfetto::ProcessTree one;
   table.FillProcessTree(one);
   CHECK(one.processes_size() == 1);
-  table.OnFree(10);
+  CHECK(table.OnFree(Free(10)));
   perfetto::ProcessTree none;
   table.FillProcessTree(none);
   CHECK(none.processes_size() == 0);
@@ -153,7 +178,7 @@ TEST_CASE("The cache never serves a removed thread") {
   TaskTable table;
   table.OnNewTask(NewTask(10, 10, "a"));
   table.Get(10);
-  table.OnFree(10);
+  CHECK(table.OnFree(Free(10)));
   CHECK(table.Get(10).is_unknown);
   table.OnNewTask(NewTask(10 + 1024, 10 + 1024, "b"));
   CHECK(table.Get(10).is_unknown);
