@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "daemon/source/bpf/bpf_status.h"
+
 namespace aitrace {
 
 absl::StatusOr<std::unique_ptr<EventShards>> EventShards::Create(uint32_t cpus,
@@ -27,7 +29,7 @@ absl::Status EventShards::CreateMaps() {
   uint32_t count = std::min(std::bit_ceil(cpus_), kMaxShards);
   for (uint32_t i = 0; i < count; ++i) {
     int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "aitrace_events", 0, 0, buffer_bytes_, nullptr);
-    if (fd < 0) return ErrnoStatus(errno, "create a BPF ring buffer");
+    if (fd < 0) return BpfStatus(errno, "create a BPF ring buffer");
     shards_.emplace_back(fd);
   }
   LIBBPF_OPTS(bpf_map_create_opts, options);

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "absl/strings/str_join.h"
+#include "daemon/source/bpf/bpf_status.h"
 #include "probes/block.skel.h"
 #include "probes/freq.skel.h"
 #include "probes/kmem.skel.h"
@@ -33,8 +34,7 @@ int KeepLibbpfMessage(libbpf_print_level level, const char* format, va_list argu
 
 absl::Status LibbpfStatus(int error, const std::string& what) {
   std::string detail = libbpf_messages.empty() ? "" : absl::StrCat(" (", libbpf_messages[0], ")");
-  std::string hint = error == EPERM ? "; run as root, or with CAP_BPF and CAP_PERFMON" : "";
-  return ErrnoStatus(error, absl::StrCat(what, detail, hint));
+  return BpfStatus(error, absl::StrCat(what, detail));
 }
 
 // A skeleton with its destructor.
