@@ -24,7 +24,8 @@ class Copy {
     if (fstat(from_, &info) != 0) return ErrnoStatus(errno, "stat the trace");
     total_bytes_ = static_cast<uint64_t>(info.st_size);
     while (done_bytes_ < total_bytes_) {
-      ASSIGN_OR_RETURN(uint64_t copied, Step());
+      uint64_t want = std::min<uint64_t>(kChunkBytes, total_bytes_ - done_bytes_);
+      ASSIGN_OR_RETURN(uint64_t copied, CopySome(from_, done_bytes_, to_, want));
       if (copied == 0) return absl::DataLossError("the trace became shorter while it was copied");
       done_bytes_ += copied;
       if (on_progress_) on_progress_(done_bytes_, total_bytes_);
@@ -33,29 +34,11 @@ class Copy {
   }
 
  private:
-  // In the kernel where it can, through a buffer elsewhere (pipes, old kernels).
-  absl::StatusOr<uint64_t> Step() {
-    uint64_t want = std::min<uint64_t>(kChunkBytes, total_bytes_ - done_bytes_);
-    auto offset = static_cast<off_t>(done_bytes_);
-    if (use_kernel_) {
-      ssize_t copied = copy_file_range(from_, &offset, to_, nullptr, want, 0);
-      if (copied > 0) return static_cast<uint64_t>(copied);
-      use_kernel_ = false;
-    }
-    buffer_.resize(want);
-    ssize_t got = pread(from_, buffer_.data(), want, static_cast<off_t>(done_bytes_));
-    if (got < 0) return ErrnoStatus(errno, "read the trace");
-    RETURN_IF_ERROR(WriteAll(to_, absl::MakeConstSpan(buffer_.data(), static_cast<size_t>(got))));
-    return static_cast<uint64_t>(got);
-  }
-
   const int from_;
   const int to_;
   const std::function<void(uint64_t, uint64_t)>& on_progress_;
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;
-  bool use_kernel_ = true;
-  std::string buffer_;
 };
 
 // A file that is not there yet, or a plain one, is replaced as a whole.

@@ -136,15 +136,13 @@ class DumpRun {
   absl::Status CopyFiles(int to) {
     for (const FilePiece& piece : plan_.files) {
       ASSIGN_OR_RETURN(UniqueFd from, OpenFile(piece.path, O_RDONLY | O_NOFOLLOW));
-      auto offset = static_cast<off_t>(piece.offset);
-      uint64_t left = piece.size;
-      while (left > 0) {
-        ssize_t copied = copy_file_range(from.get(), &offset, to, nullptr,
-                                         std::min<uint64_t>(left, kCopyBytes), 0);
-        if (copied < 0 && errno == EINTR) continue;
-        if (copied <= 0) return ErrnoStatus(copied < 0 ? errno : EIO, "copy " + piece.path);
-        left -= static_cast<uint64_t>(copied);
-        Advance(static_cast<uint64_t>(copied));
+      uint64_t done = 0;
+      while (done < piece.size) {
+        uint64_t want = std::min<uint64_t>(piece.size - done, kCopyBytes);
+        ASSIGN_OR_RETURN(uint64_t copied, CopySome(from.get(), piece.offset + done, to, want));
+        if (copied == 0) return absl::DataLossError(piece.path + " became shorter");
+        done += copied;
+        Advance(copied);
       }
     }
     return absl::OkStatus();

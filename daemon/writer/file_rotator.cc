@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "absl/strings/strip.h"
 #include "lib/base/file.h"
+#include "lib/format/segment.h"
 #include "lib/store/retention.h"
+#include "proto/perfetto/trace.pb.h"
 
 namespace aitrace {
 namespace {
@@ -67,6 +70,11 @@ void FileRotator::Poll() {
   if (!error_.ok() && clock_.BootNs() < retry_at_ns_) return;
   absl::Status status = is_started_ ? absl::OkStatus() : Start();
   if (status.ok()) status = WriteNew();
+  if (absl::IsNotFound(status)) {
+    // Somebody removed the file, or the directory with it: made anew.
+    file_.reset();
+    is_started_ = false;
+  }
   if (!status.ok()) return Block(status);
   error_ = absl::OkStatus();
   retry_delay_ns_ = 0;
@@ -81,16 +89,31 @@ absl::Status FileRotator::Start() {
   return absl::OkStatus();
 }
 
-// What the newest finished file has is not written again.
+// What finished files have is not written again. The newest of this boot is
+// the one with the highest sequence: names follow a clock that may be set back.
 absl::Status FileRotator::FindNext() {
   ASSIGN_OR_RETURN(std::vector<RotatedFile> files, ListRotatedFiles(config_.directory()));
-  if (files.empty()) return absl::OkStatus();
-  std::string path = absl::StrCat(config_.directory(), "/", files.back().name);
-  ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDONLY | O_NOFOLLOW));
+  std::string newest;
+  uint64_t newest_sequence = 0;
+  for (const RotatedFile& file : files) {
+    std::string path = absl::StrCat(config_.directory(), "/", file.name);
+    absl::StatusOr<UniqueFd> fd = OpenFile(path, O_RDONLY | O_NOFOLLOW);
+    if (!fd.ok()) continue;  // Somebody else's, or just removed.
+    auto end = ForEachSegment(fd->get(), [&](const FileSegment& first) {
+      if (first.info.boot_id() == boot_id_ && first.info.sequence() > newest_sequence) {
+        newest = path;
+        newest_sequence = first.info.sequence();
+      }
+      return false;
+    });
+    RETURN_IF_ERROR(end.status());
+  }
+  if (newest.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(newest, O_RDONLY | O_NOFOLLOW));
   return ForEachSegment(fd.get(),
                         [&](const FileSegment& segment) {
-                          if (segment.info.boot_id() != boot_id_) return false;
                           next_sequence_ = std::max(next_sequence_, segment.info.sequence() + 1);
+                          written_end_ns_ = segment.info.end_ns();
                           return true;
                         })
       .status();
@@ -99,8 +122,9 @@ absl::Status FileRotator::FindNext() {
 absl::Status FileRotator::AdoptPartials() {
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListPartialFiles(config_.directory()));
   for (const std::string& name : names) {
-    // One that is still held is its dying writer's, hung in the file system
-    // until now: it is free with the next try, or another daemon writes here.
+    // One of this host that is still held is its dying writer's, hung in the
+    // file system until now, and free with the next try. Another host's is its own.
+    if (HostOfFileName(absl::StripSuffix(name, kPartialSuffix)) != HostInFileName(host_)) continue;
     RETURN_IF_ERROR(AdoptPartial(name, name == names.back()));
   }
   return absl::OkStatus();
@@ -115,6 +139,7 @@ absl::Status FileRotator::AdoptPartial(const std::string& name, bool is_newest) 
     uint64_t next = file.last_segment()->sequence() + 1;
     absl::StatusOr<RingRecord> record = ring_.Find(next);
     if (record.ok() && record->sequence == next) {
+      RETURN_IF_ERROR(file.CutToSegments());
       next_sequence_ = next;
       file_ = std::move(file);
       return absl::OkStatus();
@@ -135,16 +160,18 @@ absl::Status FileRotator::WriteNew() {
 
 absl::Status FileRotator::WriteRecord(const RingRecord& record) {
   bool is_keyframe = record.kind == trace::SegmentInfo::KEYFRAME;
-  if (next_sequence_ > 0 && record.sequence > next_sequence_ && file_.has_value()) {
+  if (next_sequence_ > 0 && record.sequence > next_sequence_) {
     RETURN_IF_ERROR(CloseFile());
     lost_segments_ += record.sequence - next_sequence_;
+    has_gap_ = true;
     next_sequence_ = record.sequence;
   }
-  if (is_keyframe && (record.starts_file || !file_.has_value())) return StartFile(record);
+  if (is_keyframe && (record.starts_file || !HasFile())) return StartFile(record);
   if (is_keyframe) return absl::OkStatus();  // In the middle of a file.
-  if (!file_.has_value()) {
+  if (!HasFile()) {
     // Nothing says who is who: no file can start here.
     lost_segments_ += next_sequence_ > 0 ? 1 : 0;
+    has_gap_ |= next_sequence_ > 0;
     return absl::OkStatus();
   }
   return AppendRecord(record);
@@ -154,32 +181,62 @@ absl::Status FileRotator::StartFile(const RingRecord& record) {
   RETURN_IF_ERROR(CloseFile());
   RETURN_IF_ERROR(Retain());
   ClockReading now = clock_.Read();
-  uint64_t start_ns = now.realtime_ns - (now.boot_ns - record.begin_ns);
-  std::string name = RotatedFileName(host_, start_ns);
-  ASSIGN_OR_RETURN(RotatedFileWriter file, RotatedFileWriter::Create(config_.directory(), name));
+  ASSIGN_OR_RETURN(RotatedFileWriter file,
+                   CreateFile(now.realtime_ns - (now.boot_ns - record.begin_ns)));
   file_ = std::move(file);
   synced_ns_ = now.boot_ns;
-  return AppendRecord(record);
+  uint64_t gap_begin_ns = written_end_ns_;
+  RETURN_IF_ERROR(AppendRecord(record));
+  return HasFile() && has_gap_ ? AppendGap(gap_begin_ns, record) : absl::OkStatus();
+}
+
+// After a clock was set back a name may be taken: the next millisecond is not.
+absl::StatusOr<RotatedFileWriter> FileRotator::CreateFile(uint64_t start_realtime_ns) {
+  constexpr int kMaxTries = 1000;
+  absl::Status taken;
+  for (int i = 0; i < kMaxTries; ++i, start_realtime_ns += kNsPerMs) {
+    auto file =
+        RotatedFileWriter::Create(config_.directory(), RotatedFileName(host_, start_realtime_ns));
+    if (file.ok() || !absl::IsAlreadyExists(file.status())) return file;
+    taken = file.status();
+  }
+  return taken;
+}
+
+// Says in the file that segments before it are in no file.
+absl::Status FileRotator::AppendGap(uint64_t gap_begin_ns, const RingRecord& record) {
+  perfetto::Trace packets;
+  auto& gap = *packets.add_packet()->MutableExtension(trace::aitrace)->mutable_gap();
+  gap.set_begin_ns(gap_begin_ns);
+  gap.set_end_ns(record.begin_ns);
+  gap.set_reason("segments left the memory ring before a file had them");
+  trace::SegmentInfo info;
+  info.set_kind(trace::SegmentInfo::DATA);
+  info.set_sequence(record.sequence);
+  info.set_begin_ns(record.begin_ns);
+  info.set_end_ns(record.begin_ns);
+  info.set_boot_id(boot_id_);
+  RETURN_IF_ERROR(file_->Append(EncodeSegment(info, packets.SerializeAsString())));
+  has_gap_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status FileRotator::CloseFile() {
   if (!file_.has_value()) return absl::OkStatus();
-  if (file_->bytes() == 0) {
-    RETURN_IF_ERROR(file_->FinishTruncated("empty"));
-  } else {
-    RETURN_IF_ERROR(file_->Finish());
-  }
-  file_.reset();
-  return absl::OkStatus();
+  absl::Status status = HasFile() ? file_->Finish() : file_->FinishTruncated("empty");
+  if (status.ok()) file_.reset();
+  return status;
 }
 
 absl::Status FileRotator::AppendRecord(const RingRecord& record) {
   if (!ring_.Copy(record, segment_).ok()) {
     // Overwritten while it was copied: the next record shows the gap.
     ++lost_segments_;
+    has_gap_ = true;
     return CloseFile();
   }
   RETURN_IF_ERROR(file_->Append(segment_));
+  written_end_ns_ = record.end_ns;
   // Started now, so that the sync later has little left to wait for.
   sync_file_range(file_->fd(), 0, 0, SYNC_FILE_RANGE_WRITE);
   return absl::OkStatus();
@@ -194,6 +251,10 @@ absl::Status FileRotator::SyncIfDue() {
 
 absl::Status FileRotator::Retain() {
   ASSIGN_OR_RETURN(std::vector<RotatedFile> files, ListRotatedFiles(config_.directory()));
+  // In a shared directory, other hosts look after their own.
+  std::erase_if(files, [this](const RotatedFile& file) {
+    return HostOfFileName(file.name) != HostInFileName(host_);
+  });
   ASSIGN_OR_RETURN(free_bytes_, FreeBytes(config_.directory()));
   RetentionLimits limits{.max_files = config_.keep_files(),
                          .max_bytes = config_.keep_mb() << 20,

@@ -43,7 +43,10 @@ class FileRotator {
   absl::Status FindNext();
   absl::Status WriteNew();
   absl::Status WriteRecord(const RingRecord& record);
+  bool HasFile() const { return file_.has_value() && file_->bytes() > 0; }
   absl::Status StartFile(const RingRecord& record);
+  absl::StatusOr<RotatedFileWriter> CreateFile(uint64_t start_realtime_ns);
+  absl::Status AppendGap(uint64_t gap_begin_ns, const RingRecord& record);
   absl::Status CloseFile();
   absl::Status AppendRecord(const RingRecord& record);
   absl::Status SyncIfDue();
@@ -60,7 +63,9 @@ class FileRotator {
   std::optional<RotatedFileWriter> file_;
   uint64_t next_sequence_ = 0;
   uint64_t synced_ns_ = 0;
-  std::string segment_;  // Scratch.
+  uint64_t written_end_ns_ = 0;  // Of the newest segment in a file, BOOTTIME.
+  bool has_gap_ = false;         // Since then, segments are in no file.
+  std::string segment_;          // Scratch.
 
   absl::Status error_;
   uint64_t error_since_ns_ = 0;

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+
 namespace aitrace {
 namespace {
 
 constexpr size_t kReadChunkBytes = 64 * 1024;
+constexpr size_t kCopyBytes = 1024 * 1024;
 
 }  // namespace
 
@@ -54,6 +57,20 @@ absl::Status WriteAll(int fd, absl::Span<const char> bytes) {
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> CopySome(int from, uint64_t offset, int to, uint64_t bytes) {
+  auto at = static_cast<off_t>(offset);
+  ssize_t copied = copy_file_range(from, &at, to, nullptr, bytes, 0);
+  if (copied > 0) return static_cast<uint64_t>(copied);
+  std::string buffer(std::min<uint64_t>(bytes, kCopyBytes), '\0');
+  ssize_t got = -1;
+  do {
+    got = pread(from, buffer.data(), buffer.size(), static_cast<off_t>(offset));
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return ErrnoStatus(errno, "read");
+  RETURN_IF_ERROR(WriteAll(to, absl::MakeConstSpan(buffer.data(), static_cast<size_t>(got))));
+  return static_cast<uint64_t>(got);
 }
 
 }  // namespace aitrace

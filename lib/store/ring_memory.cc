@@ -116,7 +116,12 @@ absl::StatusOr<RingMemory> OpenAt(const std::string& path, uint64_t asked,
     return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
   }
   auto present = static_cast<uint64_t>(info.st_size);
-  ASSIGN_OR_RETURN(memory.size_bytes, Fit(asked, present, space, DirectoryOf(path)));
+  absl::StatusOr<uint64_t> fit = Fit(asked, present, space, DirectoryOf(path));
+  // What is allocated already stays, however full the tmpfs has become since.
+  bool is_kept = present >= kMinRingBytes && present <= asked && present % kPageBytes == 0 &&
+                 (!fit.ok() || *fit <= present);
+  if (!is_kept && !fit.ok()) return fit.status();
+  memory.size_bytes = is_kept ? present : *fit;
   if (memory.size_bytes < asked) {
     AddNote(absl::StrCat("shrunk from ", MiB(asked), " to ", MiB(memory.size_bytes),
                          " MiB, to leave a quarter of ", DirectoryOf(path), " free"),

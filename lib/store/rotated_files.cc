@@ -62,14 +62,24 @@ absl::Status Lock(int fd, const std::string& path) {
 
 }  // namespace
 
-std::string RotatedFileName(const std::string& host, uint64_t start_realtime_ns) {
+std::string HostInFileName(const std::string& host) {
   // A host may be called anything, "../x" too.
-  std::string safe_host = host.empty() ? "host" : host;
-  for (char& c : safe_host) {
+  std::string safe = host.empty() ? "host" : host;
+  for (char& c : safe) {
     bool is_safe = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.';
     if (!is_safe) c = '_';
   }
-  return absl::StrCat(kPrefix, safe_host, "-", FormatUtcTime(start_realtime_ns), kTraceSuffix);
+  return safe;
+}
+
+std::string RotatedFileName(const std::string& host, uint64_t start_realtime_ns) {
+  return absl::StrCat(kPrefix, HostInFileName(host), "-", FormatUtcTime(start_realtime_ns),
+                      kTraceSuffix);
+}
+
+std::string HostOfFileName(absl::string_view name) {
+  size_t around = sizeof(kPrefix) - 1 + 1 + kUtcTimeBytes + sizeof(kTraceSuffix) - 1;
+  return std::string(name.substr(sizeof(kPrefix) - 1, name.size() - around));
 }
 
 std::optional<uint64_t> ParseRotatedFileName(absl::string_view name) {
@@ -146,6 +156,10 @@ absl::StatusOr<RotatedFileWriter> RotatedFileWriter::Create(const std::string& d
   RotatedFileWriter file;
   file.directory_ = directory;
   file.name_ = name;
+  struct stat info {};
+  if (lstat(PathOf(directory, name).c_str(), &info) == 0) {
+    return absl::AlreadyExistsError(absl::StrCat(name, " exists"));
+  }
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
   ASSIGN_OR_RETURN(file.fd_, OpenFile(file.partial_path(), kFlags, kFileMode));
   RETURN_IF_ERROR(Lock(file.fd_.get(), file.partial_path()));
@@ -159,27 +173,42 @@ absl::StatusOr<RotatedFileWriter> RotatedFileWriter::Resume(const std::string& d
   file.name_ = partial_name.substr(0, partial_name.size() - (sizeof(kPartialSuffix) - 1));
   ASSIGN_OR_RETURN(file.fd_, OpenFile(file.partial_path(), O_RDWR | O_NOFOLLOW));
   RETURN_IF_ERROR(Lock(file.fd_.get(), file.partial_path()));
-  struct stat info {};
-  if (fstat(file.fd_.get(), &info) != 0) return ErrnoStatus(errno, "stat");
   ASSIGN_OR_RETURN(file.bytes_, ForEachSegment(file.fd_.get(), [&](const FileSegment& segment) {
                      file.last_segment_ = segment.info;
                      return true;
                    }));
-  file.cut_bytes_ = static_cast<uint64_t>(info.st_size) - file.bytes_;
-  RETURN_IF_ERROR(file.Cut());
   return file;
 }
 
-absl::Status RotatedFileWriter::Cut() {
-  bool is_cut = ftruncate(fd_.get(), static_cast<off_t>(bytes_)) == 0 &&
-                lseek(fd_.get(), static_cast<off_t>(bytes_), SEEK_SET) >= 0;
-  return is_cut ? absl::OkStatus() : ErrnoStatus(errno, absl::StrCat("truncate ", partial_path()));
+absl::Status RotatedFileWriter::CutTo(uint64_t bytes) {
+  bool is_cut = ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0 &&
+                lseek(fd_.get(), static_cast<off_t>(bytes), SEEK_SET) >= 0;
+  if (!is_cut) return ErrnoStatus(errno, absl::StrCat("truncate ", partial_path()));
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+absl::Status RotatedFileWriter::CutToSegments() { return CutTo(bytes_); }
+
+// Where the last whole packet ends: behind the whole segments, those of one
+// that was cut off count too, if any of its events are there.
+absl::StatusOr<uint64_t> RotatedFileWriter::WholePackets(uint64_t file_bytes) const {
+  uint64_t tail_bytes = std::min<uint64_t>(file_bytes - bytes_, kMaxSegmentBytes);
+  std::string tail(tail_bytes, '\0');
+  ssize_t got = pread(fd_.get(), tail.data(), tail.size(), static_cast<off_t>(bytes_));
+  if (got < 0) return ErrnoStatus(errno, absl::StrCat("read ", partial_path()));
+  tail.resize(static_cast<size_t>(got));
+  auto info = ParseSegmentInfo(tail, 0);
+  if (!info.ok() || bytes_ == 0) return bytes_;
+  size_t whole = WholePacketsPrefix(tail);
+  size_t info_bytes = info->size - info->info.body_bytes();
+  return whole > info_bytes ? bytes_ + whole : bytes_;
 }
 
 absl::Status RotatedFileWriter::Append(absl::string_view segments) {
   absl::Status status = WriteAll(fd_.get(), absl::MakeConstSpan(segments.data(), segments.size()));
   if (!status.ok()) {
-    Cut().IgnoreError();  // The first error is the one to tell; Resume() cuts again.
+    CutTo(bytes_).IgnoreError();  // The first error is the one to tell; it is cut again later.
     return Annotate(status, partial_path());
   }
   bytes_ += segments.size();
@@ -194,18 +223,28 @@ absl::Status RotatedFileWriter::Sync() {
 absl::Status RotatedFileWriter::Finish() {
   if (fsync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("fsync ", partial_path()));
   std::string path = PathOf(directory_, name_);
-  if (renameat2(AT_FDCWD, partial_path().c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("rename to ", path));
+  int renamed =
+      renameat2(AT_FDCWD, partial_path().c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE);
+  // Not every file system has that; a link does not replace either.
+  if (renamed != 0 && errno == EINVAL) {
+    renamed = link(partial_path().c_str(), path.c_str());
+    if (renamed == 0) unlink(partial_path().c_str());
   }
+  if (renamed != 0) return ErrnoStatus(errno, absl::StrCat("rename to ", path));
   return SyncDirectory(directory_);
 }
 
 absl::Status RotatedFileWriter::FinishTruncated(const std::string& reason) {
-  if (bytes_ == 0) {
+  struct stat info {};
+  if (fstat(fd_.get(), &info) != 0) return ErrnoStatus(errno, "stat");
+  auto file_bytes = static_cast<uint64_t>(info.st_size);
+  ASSIGN_OR_RETURN(uint64_t whole_bytes, WholePackets(file_bytes));
+  if (whole_bytes == 0) {
     if (unlink(partial_path().c_str()) == 0) return absl::OkStatus();
     return ErrnoStatus(errno, absl::StrCat("remove ", partial_path()));
   }
-  RETURN_IF_ERROR(Append(TruncationPacket(cut_bytes_, reason)));
+  RETURN_IF_ERROR(CutTo(whole_bytes));
+  RETURN_IF_ERROR(Append(TruncationPacket(file_bytes - whole_bytes, reason)));
   return Finish();
 }
 

@@ -26,6 +26,10 @@ inline constexpr char kTraceSuffix[] = ".perfetto-trace";
 inline constexpr char kPartialSuffix[] = ".partial";
 
 std::string RotatedFileName(const std::string& host, uint64_t start_realtime_ns);
+// `host` as it stands in names.
+std::string HostInFileName(const std::string& host);
+// The host in a name that ParseRotatedFileName() takes.
+std::string HostOfFileName(absl::string_view name);
 // When the file of this name was started; nullopt for names that
 // RotatedFileName() does not make.
 std::optional<uint64_t> ParseRotatedFileName(absl::string_view name);
@@ -58,41 +62,43 @@ absl::StatusOr<uint64_t> ForEachSegment(int fd,
 // One file in the making.
 class RotatedFileWriter {
  public:
-  // Makes `directory`/`name`.partial, which must not exist.
+  // Makes `directory`/`name`.partial; AlreadyExists if that or `name` is there.
   static absl::StatusOr<RotatedFileWriter> Create(const std::string& directory,
                                                   const std::string& name);
-  // Opens a .partial that was left, and cuts it behind its last whole segment.
-  // Unavailable when another process is still at it.
+  // Opens a .partial that was left; Unavailable when another process is still at
+  // it. Nothing is changed yet: continue with CutToSegments(), or end it with
+  // FinishTruncated().
   static absl::StatusOr<RotatedFileWriter> Resume(const std::string& directory,
                                                   const std::string& partial_name);
 
+  // Of a resumed file: cuts it behind its last whole segment, to go on there.
+  absl::Status CutToSegments();
   // Appends whole segments. On an error nothing of them is in the file.
   absl::Status Append(absl::string_view segments);
   // What was appended survives a power cut.
   absl::Status Sync();
   // Syncs, and gives the file its final name; it never replaces another.
   absl::Status Finish();
-  // As Finish(), with a last packet that says that the end is missing. Removes
-  // the file instead if not even a keyframe is in it.
+  // As Finish(), cut behind the last whole packet, with one more that says that
+  // the end is missing. Removes the file instead if not even a keyframe is in it.
   absl::Status FinishTruncated(const std::string& reason);
 
   const std::string& name() const { return name_; }
   std::string partial_path() const;
   uint64_t bytes() const { return bytes_; }
   int fd() const { return fd_.get(); }
-  // Of a resumed file: its newest segment, and what was cut off.
+  // Of a resumed file: its newest whole segment.
   const std::optional<trace::SegmentInfo>& last_segment() const { return last_segment_; }
-  uint64_t cut_bytes() const { return cut_bytes_; }
 
  private:
   RotatedFileWriter() = default;
-  absl::Status Cut();
+  absl::Status CutTo(uint64_t bytes);
+  absl::StatusOr<uint64_t> WholePackets(uint64_t file_bytes) const;
 
   std::string directory_;
   std::string name_;  // The final one.
   UniqueFd fd_;
   uint64_t bytes_ = 0;
-  uint64_t cut_bytes_ = 0;
   std::optional<trace::SegmentInfo> last_segment_;
 };
 

@@ -82,7 +82,11 @@ absl::Status SnapshotWriter::Publish(const SnapshotInfo& info) {
 }
 
 absl::Status SnapshotWriter::Sync() {
-  if (fsync(trace_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("fsync ", id_));
+  std::string info_path = absl::StrCat(directory_, "/", id_, "/", kInfoName);
+  ASSIGN_OR_RETURN(UniqueFd info, OpenFile(info_path, O_RDONLY));
+  if (fsync(trace_.get()) != 0 || fsync(info.get()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("fsync ", id_));
+  }
   RETURN_IF_ERROR(SyncDirectory(absl::StrCat(directory_, "/", id_)));
   return SyncDirectory(directory_);
 }

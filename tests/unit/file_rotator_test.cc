@@ -154,6 +154,80 @@ TEST_CASE("A disk with less free space than is to stay free blocks, and says so"
   CHECK(bench.Files().empty());
 }
 
+TEST_CASE("A file or directory that somebody removed is made again") {
+  TempDir dir;
+  Bench bench(dir.File("trace"));
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  std::filesystem::remove_all(dir.File("trace"));
+  for (int i = 0; i < 3; ++i) {
+    bench.PushFile(1);
+    bench.rotator->Poll();
+    bench.clock.now.boot_ns += 20 * kNsPerSecond;
+    bench.rotator->Poll();
+  }
+  CHECK(bench.Status().state() == WriterStatus::WRITING);
+  bench.rotator->Finish();
+  CHECK(bench.Files().size() >= 2);
+}
+
+TEST_CASE("A clock that was set back blocks nothing and writes nothing twice") {
+  TempDir dir;
+  Bench bench(dir.path());
+  bench.PushFile(1);
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  bench.clock.now.realtime_ns -= 3600 * kNsPerSecond;
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  bench.rotator->Finish();
+  bench.Restart();
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  bench.rotator->Finish();
+  CHECK(bench.Status().state() == WriterStatus::WRITING);
+  size_t segments = 0;
+  for (const RotatedFile& file : bench.Files()) segments += SegmentsOf(dir.File(file.name));
+  CHECK(segments == 8);
+}
+
+TEST_CASE("Time that is in no file is said in the next one") {
+  TempDir dir;
+  Bench bench(dir.path());
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  for (int i = 0; i < 10; ++i) bench.Push(trace::SegmentInfo::DATA, false, 1'000'000);
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  bench.rotator->Finish();
+  perfetto::Trace trace;
+  REQUIRE(trace.ParseFromString(ReadText(dir.File(bench.Files().back().name))));
+  uint64_t gap_ns = 0;
+  for (const auto& packet : trace.packet()) {
+    const auto& gap = packet.GetExtension(trace::aitrace).gap();
+    gap_ns += gap.end_ns() - gap.begin_ns();
+  }
+  CHECK(gap_ns == 10 * kNsPerSecond);
+}
+
+TEST_CASE("Another host's files and partial files in the same directory are left alone") {
+  TempDir dir;
+  std::string theirs = RotatedFileName("other", 1'000'000'000 * kNsPerSecond);
+  WriteText(dir.File(theirs), "x");
+  auto partial = RotatedFileWriter::Create(dir.path(), RotatedFileName("third", kNsPerSecond));
+  REQUIRE(partial.ok());
+  Bench bench(dir.path());
+  bench.config.set_keep_files(1);
+  bench.Restart();
+  bench.PushFile(1);
+  bench.PushFile(1);
+  bench.PushFile(1);
+  bench.rotator->Poll();
+  CHECK(bench.Status().state() == WriterStatus::WRITING);
+  CHECK(std::filesystem::exists(dir.File(theirs)));
+  CHECK(std::filesystem::exists(partial->partial_path()));
+}
+
 TEST_CASE("Retention works at the start, among foreign things, and removes only its own") {
   TempDir dir;
   for (uint64_t i = 0; i < 1000; ++i) {

@@ -70,9 +70,10 @@ TEST_CASE("A file has its final name only when it is finished") {
 
 TEST_CASE("Finishing never replaces a file") {
   TempDir dir;
-  WriteText(dir.File(kName), "precious");
   auto file = RotatedFileWriter::Create(dir.path(), kName);
   REQUIRE(file.ok());
+  WriteText(dir.File(kName), "precious");
+  CHECK(absl::IsAlreadyExists(RotatedFileWriter::Create(dir.path(), kName).status()));
   CHECK(absl::IsAlreadyExists(file->Finish()));
   CHECK(ReadText(dir.File(kName)) == "precious");
 }
@@ -88,10 +89,27 @@ TEST_CASE("A partial file is resumed behind its last whole segment, wherever it 
     REQUIRE(file.ok());
     size_t want = size == whole.size() ? size : size >= first.size() ? first.size() : 0;
     REQUIRE(file->bytes() == want);
-    REQUIRE(file->cut_bytes() == size - want);
+    REQUIRE(file->CutToSegments().ok());
     REQUIRE(file->last_segment().has_value() == (want > 0));
     REQUIRE(std::filesystem::file_size(dir.File(partial)) == want);
   }
+}
+
+TEST_CASE("A file cut within a segment keeps that segment's whole packets") {
+  TempDir dir;
+  std::string partial = kName + kPartialSuffix;
+  std::string first = MakeSegment(MakeInfo(1, 10, 20));
+  std::string body = MakePackets(21) + MakePackets(22) + MakePackets(23);
+  std::string second = EncodeSegment(MakeInfo(2, 20, 30), body);
+  WriteText(dir.File(partial), first + second.substr(0, second.size() - 10));
+  auto file = RotatedFileWriter::Resume(dir.path(), partial);
+  REQUIRE(file.ok());
+  REQUIRE(file->FinishTruncated("killed").ok());
+  perfetto::Trace trace;
+  REQUIRE(trace.ParseFromString(ReadText(dir.File(kName))));
+  REQUIRE(trace.packet_size() == 2 + 3 + 1);
+  CHECK(trace.packet(4).timestamp() == 22);
+  CHECK(trace.packet(5).GetExtension(trace::aitrace).has_truncation());
 }
 
 TEST_CASE("A truncated file says so at its end, and an empty one goes") {

@@ -258,6 +258,16 @@ TEST_CASE("A ring that cannot fit at all is refused, with numbers, and leaves no
   CHECK(memory.status().message().find("27 of 100 MiB") != absl::string_view::npos);
 }
 
+TEST_CASE("A ring that is there already is kept, however full the tmpfs has become") {
+  TempDir dir("/dev/shm");
+  auto before = OpenRingMemory(dir.File("ring"), 64 << 20, Probe("/none", true, 100, 100));
+  REQUIRE(before.ok());
+  auto fuller = OpenRingMemory(dir.File("ring"), 64 << 20, Probe("/none", true, 0, 100));
+  REQUIRE(fuller.ok());
+  CHECK_FALSE(fuller->is_new);
+  CHECK(fuller->size_bytes == 64 << 20);
+}
+
 TEST_CASE("Somebody else's directory in /dev/shm is not used") {
   TempDir dir;
   TempDir shm("/dev/shm");
