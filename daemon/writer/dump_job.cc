@@ -27,20 +27,14 @@ struct BootWindow {
   uint64_t to_ns = UINT64_MAX;
 };
 
-// Between the clocks as they stand now; a wall clock that was stepped since is
-// off by that step.
-uint64_t BootOf(uint64_t realtime_ns, const ClockReading& now) {
-  uint64_t ago_ns = now.realtime_ns > realtime_ns ? now.realtime_ns - realtime_ns : 0;
-  return now.boot_ns > ago_ns ? now.boot_ns - ago_ns : 0;
-}
-uint64_t RealtimeOf(uint64_t boot_ns, const ClockReading& now) {
-  return now.realtime_ns - now.boot_ns + boot_ns;
-}
-
 class DumpRun {
  public:
   DumpRun(const WriterRequest::Dump& request, const DumpContext& context)
-      : request_(request), context_(context), now_(context.clock.Read()) {}
+      : request_(request),
+        context_(context),
+        now_(context.clock.Read()),
+        boot_id_(context.boot_id),
+        realtime_offset_ns_(now_.realtime_ns - now_.boot_ns) {}
 
   absl::StatusOr<FinishedDump> Run() {
     RETURN_IF_ERROR(Plan());
@@ -62,8 +56,53 @@ class DumpRun {
     ASSIGN_OR_RETURN(std::vector<PlannedFile> files, FilesOfThisBoot(records));
     SetWindow(files);
     plan_ = PlanDump(files, records, window_.from_ns, window_.to_ns);
+    if (plan_.segments == 0 && request_.window().has_from_realtime_ns()) PlanEarlierBoot();
     return absl::OkStatus();
   }
+
+  // A window from before the machine was started again: only files have it, and
+  // only those of one boot share a clock; the newest boot in the window counts.
+  void PlanEarlierBoot() {
+    auto files = ListRotatedFiles(context_.trace_directory);
+    if (!files.ok()) return;  // Nothing is found, then.
+    const Window& window = request_.window();
+    uint64_t to_ns = window.has_to_realtime_ns() ? window.to_realtime_ns() : now_.realtime_ns;
+    std::erase_if(*files, [&](const RotatedFile& file) {
+      return file.start_realtime_ns > to_ns || file.start_realtime_ns < EarliestNs();
+    });
+    if (files->empty()) return;
+    boot_id_ = BootIdOf(PathOf(files->back()));
+    std::vector<PlannedFile> planned;
+    for (const RotatedFile& file : *files) AddFile(PathOf(file), planned);
+    if (planned.empty()) return;
+    const trace::SegmentInfo& first = planned[0].segments[0].info;
+    realtime_offset_ns_ = first.begin_realtime_ns() - first.begin_ns();
+    SetWindow(planned);
+    plan_ = PlanDump(planned, {}, window_.from_ns, window_.to_ns);
+  }
+
+  std::string PathOf(const RotatedFile& file) const {
+    return absl::StrCat(context_.trace_directory, "/", file.name);
+  }
+
+  static std::string BootIdOf(const std::string& path) {
+    std::string boot_id;
+    absl::StatusOr<UniqueFd> fd = OpenFile(path, O_RDONLY | O_NOFOLLOW);
+    if (!fd.ok()) return boot_id;
+    // Without a whole segment it stays empty, and no file has that.
+    ForEachSegment(fd->get(), [&](const FileSegment& segment) {
+      boot_id = segment.info.boot_id();
+      return false;
+    }).IgnoreError();
+    return boot_id;
+  }
+
+  // Between the clocks of the boot that is dumped, as they stood then, or stand
+  // now; a wall clock that was stepped since is off by that step.
+  uint64_t BootOf(uint64_t realtime_ns) const {
+    return realtime_ns > realtime_offset_ns_ ? realtime_ns - realtime_offset_ns_ : 0;
+  }
+  uint64_t RealtimeOf(uint64_t boot_ns) const { return boot_ns + realtime_offset_ns_; }
 
   std::vector<RingRecord> RingRecords() const {
     std::vector<RingRecord> records;
@@ -83,8 +122,8 @@ class DumpRun {
       return;
     }
     if (window.has_from_realtime_ns()) {
-      window_.from_ns = BootOf(window.from_realtime_ns(), now_);
-      if (window.has_to_realtime_ns()) window_.to_ns = BootOf(window.to_realtime_ns(), now_);
+      window_.from_ns = BootOf(window.from_realtime_ns());
+      if (window.has_to_realtime_ns()) window_.to_ns = BootOf(window.to_realtime_ns());
       return;
     }
     window_.from_ns = now_.boot_ns > window.last_ns() ? now_.boot_ns - window.last_ns() : 0;
@@ -114,7 +153,7 @@ class DumpRun {
     uint64_t earliest_ns = EarliestNs();
     for (const RotatedFile& file : *files) {
       if (file.start_realtime_ns < earliest_ns) continue;
-      AddFile(absl::StrCat(context_.trace_directory, "/", file.name), planned);
+      AddFile(PathOf(file), planned);
     }
     if (!context_.partial_path.empty()) AddFile(context_.partial_path, planned);
     return planned;
@@ -126,7 +165,7 @@ class DumpRun {
     if (!fd.ok()) return;
     PlannedFile file{.path = path};
     auto end = ForEachSegment(fd->get(), [&](const FileSegment& segment) {
-      if (segment.info.boot_id() != context_.boot_id) return false;
+      if (segment.info.boot_id() != boot_id_) return false;
       file.segments.push_back(segment);
       return true;
     });
@@ -173,12 +212,13 @@ class DumpRun {
   void FillRange(uint64_t begin_ns, uint64_t end_ns, TimeRange& range) const {
     range.set_begin_ns(begin_ns);
     range.set_end_ns(end_ns);
-    range.set_begin_realtime_ns(RealtimeOf(begin_ns, now_));
-    range.set_end_realtime_ns(RealtimeOf(end_ns, now_));
+    range.set_begin_realtime_ns(RealtimeOf(begin_ns));
+    range.set_end_realtime_ns(RealtimeOf(end_ns));
   }
 
   void FillCoverage(SnapshotInfo& info) const {
-    uint64_t asked_end = std::min(window_.to_ns, now_.boot_ns);
+    // Until now, unless the window says otherwise.
+    uint64_t asked_end = window_.to_ns == UINT64_MAX ? now_.boot_ns : window_.to_ns;
     FillRange(window_.from_ns, asked_end, *info.mutable_asked());
     FillRange(plan_.begin_ns, plan_.end_ns, *info.mutable_covered());
     std::string note;
@@ -231,13 +271,15 @@ class DumpRun {
     info.set_host(names.nodename);
     info.set_kernel(names.release);
     info.set_version(AITRACE_VERSION);
-    info.set_boot_id(absl::BytesToHexString(context_.boot_id));
+    info.set_boot_id(absl::BytesToHexString(boot_id_));
     return info;
   }
 
   const WriterRequest::Dump& request_;
   const DumpContext& context_;
   const ClockReading now_;
+  std::string boot_id_;          // Whose segments are dumped.
+  uint64_t realtime_offset_ns_;  // Of its wall clock over its boot clock.
   BootWindow window_;
   DumpPlan plan_;
   uint64_t done_bytes_ = 0;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <iostream>
 
+#include "lib/store/rotated_files.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/segments.h"
 #include "tests/unit/temp_dir.h"
@@ -88,6 +89,34 @@ TEST_CASE("A window that nothing was kept of is an error, and leaves no snapshot
   Bench bench;
   CHECK(absl::IsNotFound(bench.Dump(Last(10)).status()));
   CHECK(bench.store.List()->empty());
+}
+
+TEST_CASE("A window from before a restart of the machine is found in the files of that boot") {
+  Bench bench;
+  bench.Fill(5, 1000);
+  // That boot's clock stood at 700 s when it was ten minutes ago.
+  uint64_t then_ns = bench.clock.now.realtime_ns - 600 * kNsPerSecond;
+  std::string bytes;
+  for (uint64_t i = 0; i < 10; ++i) {
+    uint64_t begin_ns = (700 + i) * kNsPerSecond;
+    trace::SegmentInfo info = MakeInfo(i, begin_ns, begin_ns + kNsPerSecond);
+    if (i == 0) info.set_kind(trace::SegmentInfo::KEYFRAME);
+    info.set_boot_id(std::string(16, 'e'));
+    info.set_begin_realtime_ns(then_ns + i * kNsPerSecond);
+    bytes += MakeSegment(info);
+  }
+  WriteText(bench.dir.File("trace/" + RotatedFileName("n", then_ns)), bytes);
+  WriterRequest::Dump request;
+  request.mutable_window()->set_from_realtime_ns(then_ns + 2 * kNsPerSecond);
+  request.mutable_window()->set_to_realtime_ns(then_ns + 4 * kNsPerSecond);
+
+  auto dump = bench.Dump(request);
+
+  REQUIRE(dump.ok());
+  CHECK(dump->info.covered().begin_realtime_ns() == then_ns);
+  CHECK(dump->info.covered().end_realtime_ns() == then_ns + 5 * kNsPerSecond);
+  CHECK(dump->info.asked().end_realtime_ns() == then_ns + 4 * kNsPerSecond);
+  CHECK(dump->info.boot_id() == "65656565656565656565656565656565");
 }
 
 TEST_CASE("Segments sealed after the command are not in its dump") {
