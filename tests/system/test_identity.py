@@ -1,4 +1,5 @@
 """Who is who, at each instant and in each file by itself."""
+import os
 import subprocess
 import unittest
 
@@ -51,7 +52,7 @@ class Identity(unittest.TestCase):
                                  [b"zz", b"0.5"]])
 
     def test_a_pid_used_again_is_two_identities(self):
-        pid = 31000
+        pid = next(p for p in range(31000, 32000) if not os.path.exists(f"/proc/{p}"))
         with Recorder(period_s=1) as recorder:
             first = load("pid", pid, "old", 1)
             second = load("pid", pid, "new", 1)

@@ -110,7 +110,7 @@ class Trace:
         self.clock_snapshots = 0
         self.lost_bundles = 0
         self.execs = []                                # [(ts, tid, file name)]
-        self.frees = []                                # [(ts, tid)]
+        self.exits, self.frees = [], []                # [(ts, tid)]
         self._ordered = []                             # (ts, order, kind, ...)
         self._states = []
         with open(path, "rb") as file:
@@ -204,6 +204,8 @@ class Trace:
                 self._ordered.append((ts, 0, "rename", one(body, 1), one(body, 3, b"")))
             elif name == "sched_wakeup_new":
                 self._ordered.append((ts, 1, "wakeup_new", one(body, 2)))
+            elif name == "sched_process_exit":
+                self.exits.append((ts, one(body, 2)))
             elif name == "sched_process_free":
                 self.frees.append((ts, one(body, 2)))
             elif name == "sched_process_exec":
