@@ -97,7 +97,10 @@ class Loss(unittest.TestCase):
         self.assertGreater(trace.lost_bundles, 0)
         for loss in trace.losses:
             self.assertIsNotNone(loss["cpu"])
-            self.assertLess(loss["end_ns"] - loss["begin_ns"], 2.5e9)
+            self.assertLess(loss["begin_ns"], loss["end_ns"])
+            self.assertLessEqual(loss["end_ns"], trace.segments[-1]["end_ns"])
+        # Said as it happened, burst by burst, not as one total at the end.
+        self.assertGreater(len({loss["begin_ns"] for loss in trace.losses}), 1)
 
     def test_switches_kept_and_lost_are_all_that_happened(self):
         with Recorder(period_s=3600, ring_mb=64) as whole:
